@@ -204,14 +204,11 @@ def draw_categories(
     ax: Any = None,
 ) -> Any:
     """Draw the strongest effects of categories as bars, with two standard errors if known."""
-    ax = new_axes(ax)
     middle = float(np.median(effects))  # a feature's level has no meaning
     chosen = strongest([effect - middle for effect in effects])
     errors = None if stds is None else [2 * stds[k] for k in chosen]
-    _draw_bars([names[k] for k in chosen], [effects[k] for k in chosen], errors, ax)
-    ax.set_xlabel(_EFFECT)
-    ax.set_title(title)
-    return plain(ax)
+    bars = [names[k] for k in chosen], [effects[k] for k in chosen], errors
+    return draw_bars(*bars, _EFFECT, title, new_axes(ax))
 
 
 def strongest(values: Sequence[float]) -> list[int]:
@@ -229,20 +226,8 @@ def draw_bars(
     ax: Any = None,
     width: float = 6.5,
 ) -> Any:
-    """Draw values as horizontal bars, with errors if known."""
+    """Draw values as bars from the top down, positive ones blue and negative ones orange."""
     ax = new_axes(ax, width, 1.2 + _LINE * len(names))
-    _draw_bars(names, values, errors, ax)
-    if all(isinstance(value, int) for value in values):
-        ax.xaxis.get_major_locator().set_params(integer=True)
-    ax.set_xlabel(label)
-    ax.set_title(title)
-    return plain(ax)
-
-
-def _draw_bars(
-    names: Sequence[str], values: Sequence[float], errors: Sequence[float] | None, ax: Any
-) -> None:
-    """Draw bars from the top down, positive ones blue and negative ones orange."""
     lines = np.arange(len(names))
     ax.barh(lines, values, color=[BLUE if value >= 0 else ORANGE for value in values])
     if errors is not None:
@@ -251,6 +236,11 @@ def _draw_bars(
     size = "small" if len(names) > 8 else "medium"
     ax.set_yticks(lines, [_short(own) for own in names], fontsize=size)
     ax.invert_yaxis()
+    if all(isinstance(value, int) for value in values):
+        ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.set_xlabel(label)
+    ax.set_title(title)
+    return plain(ax)
 
 
 def _short(text: str, most: int = 40) -> str:

@@ -61,8 +61,6 @@ class AdditiveScores(Scores):
     together : float64 array of shape (outputs,), or None
         The ratio of the standard deviation of a score to that of independent errors of its values:
         values that act on the same rows correct each other's errors.
-    rows : float64 array of shape (2,), or None
-        The noisy row count and its standard deviation.
     missing : float64 array of shape (features, 3), or None
         For each feature, the mean released Hessian sum of rows without a value, that of rows with
         one, and the standard deviation of the latter. Unlike `mass`, sums below 0 are kept.

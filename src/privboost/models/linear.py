@@ -85,8 +85,6 @@ class LinearScores(Scores):
         for all outputs, of shape (coordinates,), without the error of the calibration's slope.
     stages : int32 array of shape (rounds, outputs, coordinates), or None
         The coefficients after each round, as if it were the last.
-    rows : float64 array of shape (2,), or None
-        The noisy row count and its standard deviation.
     """
 
     kind = "linear"

@@ -61,8 +61,6 @@ class TreeScores(Scores):
         The number of trees of each update: the stages of training.
     n_codes : int array
         The number of codes of each feature.
-    rows : float64 array of shape (2,), or None
-        The noisy row count and its standard deviation.
     """
 
     kind = "trees"
@@ -249,25 +247,24 @@ class TreeScores(Scores):
         In a stream the trees of later batches hold the mass of later rows.
         """
         yield from super().row_counts()
-        totals = self._total_masses()
-        if totals is not None and len(totals) >= _ENOUGH_TREES:
-            yield float(totals.mean()), float(np.linalg.norm(_error(totals))) / totals.shape[1]
+        if (found := self._mean_masses()) is not None:
+            means, errors = found
+            yield float(means.mean()), float(np.linalg.norm(errors)) / len(means)
 
     def least_rows(self) -> float | None:
-        totals = self._total_masses()
-        if totals is None or len(totals) < _ENOUGH_TREES:
-            return None
-        return float((totals.mean(axis=0) - 2 * _error(totals)).max())
+        found = self._mean_masses()
+        return None if found is None else float((found[0] - 2 * found[1]).max())
 
-    def _total_masses(self) -> np.ndarray | None:
-        """Return the total mass of each tree, of shape (trees, outputs)."""
+    def _mean_masses(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return the mean mass of trees for each output, and its standard error, of many trees."""
         masses = [f.mass.sum(axis=2, dtype=np.float64) for f in self.forests if f.mass is not None]
-        if not masses:
+        if sum(map(len, masses)) < _ENOUGH_TREES:
             return None
         totals = np.concatenate(masses)
         # Where each tree belongs to one output, the other outputs have no mass.
-        alone = totals.shape[1] > 1 and bool(((totals != 0).sum(axis=1) <= 1).all())
-        return totals.sum(axis=1, keepdims=True) if alone else totals
+        if totals.shape[1] > 1 and bool(((totals != 0).sum(axis=1) <= 1).all()):
+            totals = totals.sum(axis=1, keepdims=True)
+        return totals.mean(axis=0), totals.std(axis=0) / math.sqrt(len(totals))
 
     def to_text(self, model: ModelView, most_trees: int | None = None) -> str:
         """Return the trees as conditions and leaf values."""
@@ -328,12 +325,6 @@ class MarginScores(TreeScores):
     kind = "margin trees"
     log_odds = False
     needs_classes: ClassVar[bool] = True
-
-
-def _error(totals: np.ndarray) -> np.ndarray:
-    """Return the standard error of the mean of the trees' total masses."""
-    error: np.ndarray = totals.std(axis=0) / math.sqrt(len(totals))
-    return error
 
 
 def _branch(encoder: Encoder, tree: Tree, values: np.ndarray, node: int, depth: int) -> list[str]:
