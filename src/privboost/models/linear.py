@@ -290,7 +290,9 @@ class LinearScores(Scores):
         return Coefficients(
             tuple(
                 Coefficient(
-                    *(line[name] for name in ("feature", "value", "coefficient")),
+                    line["feature"],
+                    line["value"],
+                    line["coefficient"],
                     std,
                     str(line.get("class", "")),
                     own,

@@ -63,7 +63,7 @@ def _need_log_odds(model: Model) -> None:
 class _WhereLogOdds:
     """A method that a model has only where scores are log-odds.
 
-    As scikit-learn's `available_if`, whose import takes longer than all others together.
+    As scikit-learn's `available_if`; but a model can be loaded without importing scikit-learn.
     """
 
     def __init__(self, method: Callable[..., Any]) -> None:
