@@ -28,10 +28,10 @@ from privboost.engine.protocol import MAGIC
 from privboost.engine.queries import TreeSums
 from privboost.engine.updates import AddTreeValues
 from privboost.estimators import stream_files
+from privboost.models import additive, interactions, trees
 from privboost.models import kernels as model_kernels
 from privboost.models import model as files
 from privboost.models import scores as importance
-from privboost.models import trees
 from privboost.trees import kernels as tree_kernels
 
 ODD = [0, -1, 1, 7, 255, 2**31, 2**63, -(2**70), 10**30, 10**400, 0.5, -1e308, 1e-320, float("nan")]
@@ -58,7 +58,8 @@ def interpreted(monkeypatch):
     monkeypatch.setattr(importance, "N_DRAWS", 1)
     monkeypatch.setattr(trees, "_ITERATIONS", 2)
     plain = {}
-    for module in (coding_kernels, kernels, block_kernels, model_kernels, tree_kernels):
+    models = (model_kernels, additive, interactions)
+    for module in (coding_kernels, kernels, block_kernels, tree_kernels, *models):
         for kernel in vars(module).values():
             if isinstance(kernel, numba.core.registry.CPUDispatcher):
                 plain[id(kernel)] = kernel.py_func

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from privboost.export.sql import sql_text
-from privboost.models.additive import AdditiveScores, PairValues
-from privboost.models.interactions import InteractionScores
+from privboost.models.additive import AdditiveScores
+from privboost.models.interactions import InteractionScores, PairValues
 from privboost.models.trees import TreeScores
 from tests.export.models import made_model, rows_of, stored_model
 from tests.export.test_sql import check
@@ -31,7 +31,7 @@ def joint_model(names, target=BINARY):
         for own in range(len(names) - 1)
     )
     none = TreeScores.of(np.zeros_like(model.scores.start), [5] * len(names))
-    return replace(model, scores=InteractionScores(model.scores, pairs, none))
+    return replace(model, scores=InteractionScores.of(model.scores, pairs, none))
 
 
 def draw(names, rows=60):

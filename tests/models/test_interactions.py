@@ -18,7 +18,7 @@ def test_scores_are_the_sum_of_effects_pairs_and_trees(compound):
     assert scores.pairs
     assert scores.trees.n_trees
     codes = list(model.model_.encoder.feature_codes(frame))[-1]
-    total = scores.alone.scores(codes).astype(np.int64)
+    total = AdditiveScores.scores(scores, codes).astype(np.int64)
     for pair in scores.pairs:
         first, second = (codes.column(feature) for feature in pair.features)
         own, other = pair.cell_of
@@ -39,7 +39,7 @@ def test_a_file_keeps_it_bit_by_bit(compound, tmp_path):
 
 def test_values_cannot_be_changed(compound):
     scores = compound[0].model_.scores
-    for own in (scores.alone.values[0], scores.pairs[0].values, scores.trees.forests[0].values):
+    for own in (scores.values[0], scores.pairs[0].values, scores.trees.forests[0].values):
         with pytest.raises(ValueError, match="read-only"):
             own[:] = 0
 
@@ -58,7 +58,7 @@ def test_a_line_stretches_all_parts(compound):
     scores = model.model_.scores
     codes = list(model.model_.encoder.feature_codes(frame))[-1]
     lines = np.tile([0.5, 0.25], (scores.n_outputs, 1))
-    parts = len(scores.pairs) + scores.trees.n_trees + len(scores.alone.values) + 1
+    parts = len(scores.pairs) + scores.trees.n_trees + len(scores.values) + 1
     moved = scores.with_calibration(lines).scores(codes)
     np.testing.assert_allclose(moved, 0.5 * scores.scores(codes) + 0.25 * 2**16, atol=parts)
     steep = scores.with_calibration(np.tile([1e9, 0.0], (scores.n_outputs, 1)))
@@ -72,7 +72,7 @@ def test_other_codes_change_scores_as_importances_say(compound, held, monkeypatc
     model, frame = compound
     scores = model.model_.scores
     codes = list(model.model_.encoder.feature_codes(frame))[-1]
-    rows = np.stack([codes.column(f) for f in range(len(scores.alone.values))]).astype(np.uint16)
+    rows = np.stack([codes.column(f) for f in range(len(scores.values))]).astype(np.uint16)
     others = np.roll(rows, 1, axis=1)
     for feature, change, doubt in scores.changes(rows, others):
         moved = codes.take(np.arange(len(codes)))

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privboost.data.rows import Codes, Layout
-from privboost.models import unique_splits
-from privboost.models.trees import Forest
+from privboost.models import forest as forests
+from privboost.models.forest import Forest
 from privboost.trees import kernels
 from privboost.trees.kernels import STRIDE
 from privboost.trees.tree import NO_INTERVALS, CodeIntervals, Tree, find_leaves
@@ -83,8 +83,8 @@ def test_runs_alone_lead_to_the_same_nodes(rows):
     tree = make_tree(rng, 6, ["cut", "one", "all"], range(len(N_CODES)))
     codes, node = make_codes(rows, rng), np.empty(rows, dtype=np.uint16)
     slots, no_lines = codes.layout.slot_array[tree.feature], np.zeros_like(tree.goes_right)
-    assert tree.runs.levels == 6
-    kernels.route_rows(codes.narrow, codes.wide, slots, no_lines, tree.runs, 0, node)
+    assert tree.intervals.levels == 6
+    kernels.route_rows(codes.narrow, codes.wide, slots, no_lines, tree.intervals, 0, node)
     assert node.tolist() == walk(codes, tree)
 
 
@@ -152,14 +152,14 @@ def test_predictions_add_the_values_of_leaves(seed, depth, rows, ways, features)
 @pytest.mark.parametrize("most", [63, 100, 2**13])
 def test_batches_of_trees_add_up_to_all(most, monkeypatch):
     """However few lines a batch may have, and where lines have many runs."""
-    monkeypatch.setattr(unique_splits, "_MOST_SPLITS", most)
+    monkeypatch.setattr(forests, "_MOST_SPLITS", most)
     rng = np.random.default_rng(most)
     ways = [["cut"], ["any"], ["one", "cut"], ["none"], ["cut"], ["all", "any"]]
     trees, values = make_forest(rng, 6, ways, range(len(N_CODES)))
     codes, scores = make_codes(700, rng), np.zeros((2, 700), dtype=np.int32)
     forest = Forest.of(trees, values)
     forest.add_joint(codes, scores)
-    found = list(unique_splits.batches_of(forest.feature, forest.goes_right))
+    found = list(forests.batches_of(forest.feature, forest.goes_right))
     assert [batch.trees.start for batch in found[1:]] == [batch.trees.stop for batch in found[:-1]]
     assert (len(found) > 1) == (most < 2**13)
     assert all(len(batch.feature) <= most for batch in found)
@@ -171,7 +171,7 @@ def test_batches_of_trees_add_up_to_all(most, monkeypatch):
 def test_lines_that_many_nodes_share_are_kept_once():
     tree = make_tree(np.random.default_rng(0), 6, ["cut"], [0, 1, 2])
     forest = Forest.of([tree] * 9, [np.zeros((1, 64), dtype=np.int32)] * 9)
-    (batch,) = unique_splits.batches_of(forest.feature, forest.goes_right)
+    (batch,) = forests.batches_of(forest.feature, forest.goes_right)
     lines = {(f, line.tobytes()) for f, line in zip(tree.feature, tree.goes_right, strict=True)}
     assert len(batch.feature) == len(lines)
     assert (batch.split_of == batch.split_of[0]).all()
@@ -181,7 +181,7 @@ def test_without_a_compiler_rows_go_one_by_one():
     """As many as would go by strides otherwise: the words of strides cannot be interpreted."""
     code = """
 import numpy as np
-from privboost.models.trees import Forest
+from privboost.models.forest import Forest
 from privboost.trees.tree import find_leaves
 from tests.trees.test_code_intervals import make_codes, make_tree, walk
 rng = np.random.default_rng(0)

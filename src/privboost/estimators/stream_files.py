@@ -49,7 +49,6 @@ from privboost.engine.updates import Update
 from privboost.estimators.stream_state import HERE, Cohort, RowStream
 from privboost.losses.base import UNKNOWN_LABEL, LossTable, within_steps
 from privboost.models.checks import (
-    count_outputs,
     largest,
     need,
     need_array,
@@ -181,7 +180,7 @@ class _State(ShardState):
     def __post_init__(self) -> None:
         self.prices: list[tuple[np.ndarray, ...]] = []
         self.charges = [0] * self.n_cohorts  # by the last cohort charged; earlier ones are too
-        self.n_outputs = count_outputs(self.encoder.domain.target)
+        self.n_outputs = self.encoder.domain.target.n_outputs
         self.most = np.full(
             self.n_outputs, SCORE_STEPS, dtype=np.int64
         )  # initial scores of numbers

@@ -18,7 +18,7 @@ from privboost._core.errors import ModelFileError
 from privboost._core.grid import MAX_SCORE, SCORE_STEPS
 from privboost.data.domain import Domain
 from privboost.data.encoding import Encoder
-from privboost.data.features import CategoricalFeature, ClassTarget, Feature, Target
+from privboost.data.features import CategoricalFeature, Feature
 from privboost.reports.report import PrivacyReport
 
 _MOST_SIZE = 2.0**200
@@ -131,16 +131,18 @@ def within_grid(slope: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     return fitting
 
 
+def read_row_count(payload: dict[str, Any]) -> np.ndarray | None:
+    """Return the noisy row count of scores, or None for files of earlier versions."""
+    if "rows" not in payload:
+        return None
+    rows = need_finite(payload["rows"], "scores.rows", (2,))
+    need_finite(rows[1:], "scores.rows", (1,), least=0)
+    return rows
+
+
 def need_scores(most: Any, place: str) -> None:
     """Check that scores of these largest sizes fit into int32."""
     need(np.max(most) <= _SCORE.max, place, "the scores of some rows would overflow")
-
-
-def count_outputs(target: Target) -> int:
-    """Return the number of scores of a row: one for each class beyond two."""
-    if isinstance(target, ClassTarget) and len(target.classes) > 2:
-        return len(target.classes)
-    return 1
 
 
 def read_encoder(domain: Any, edges: Any) -> Encoder:

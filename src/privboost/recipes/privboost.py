@@ -28,9 +28,10 @@ from privboost.data.features import CategoricalFeature
 from privboost.engine.queries import CellSums, TreeSums
 from privboost.engine.updates import AddCellValues, AddTreeValues
 from privboost.mechanisms.curator import Curator
-from privboost.models.additive import AdditiveScores, PairValues
-from privboost.models.interactions import InteractionScores
-from privboost.models.trees import Forest, TreeScores
+from privboost.models.additive import AdditiveScores
+from privboost.models.interactions import InteractionScores, PairValues
+from privboost.models.forest import Forest
+from privboost.models.trees import TreeScores
 from privboost.recipes.common.feature_posteriors import BINS, FINE_BINS, FeaturePosteriors
 from privboost.recipes.common.interactions import Interactions
 from privboost.recipes.common.noise_replay import NoiseReplay
@@ -655,7 +656,7 @@ def pack_model(
         if own.trees:
             forest = _forest(own, replay, output, len(posteriors))
             trees = trees.extended(forest, [1] * len(own.trees))
-    return InteractionScores(single, tuple(pairs), trees)
+    return InteractionScores.of(single, tuple(pairs), trees)
 
 
 def _forest(own: Interactions, replay: NoiseReplay, output: int, outputs: int) -> Forest:

@@ -27,7 +27,8 @@ from privboost.losses.base import LossTable, filtered, loss_of
 from privboost.mechanisms.curator import Curator
 from privboost.mechanisms.sensitivity import MEAN_STEPS, lambda_steps, row_steps
 from privboost.mechanisms.utilities import MAX_SPLIT_ROWS
-from privboost.models.trees import Forest, TreeScores
+from privboost.models.forest import Forest
+from privboost.models.trees import TreeScores
 from privboost.recipes.common import newton
 from privboost.recipes.common.candidates import (
     HessianThresholds,

@@ -30,7 +30,8 @@ from privboost.engine.queries import (
 )
 from privboost.engine.updates import AddTreeValues
 from privboost.mechanisms.curator import Curator
-from privboost.models.trees import Forest, TreeScores
+from privboost.models.forest import Forest
+from privboost.models.trees import TreeScores
 from privboost.recipes.common import newton
 from privboost.recipes.common.candidates import (
     CATEGORY_SPLITS,
