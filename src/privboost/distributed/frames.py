@@ -1,12 +1,9 @@
-"""Recognition of Dask and Spark frames; their packages are imported with the first frame.
-
-Predictions for frames of a cluster, computed by its workers.
-"""
+"""Entry points for frames of Dask and Spark, whose packages are imported with the first frame."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial, wraps
+from functools import wraps
 from importlib import import_module
 from typing import Any
 
@@ -41,15 +38,15 @@ def map_rows(model: Any, method: str, data: Any) -> Any:
 
 def open_backend_of(n_threads: int) -> OpenBackend:
     """Return a function that opens a cluster's backend for its tables, else a local one."""
-    return partial(_open, n_threads=n_threads)
 
+    def open_backend(loads: Sequence[Load]) -> Backend:
+        source = loads[-1].source
+        if isinstance(source, RemoteTable):
+            backend: Backend = source.open_backend(loads)
+            return backend
+        return open_local(loads, n_threads)
 
-def _open(loads: Sequence[Load], n_threads: int) -> Backend:
-    source = loads[-1].source
-    if isinstance(source, RemoteTable):
-        backend: Backend = source.open_backend(loads)
-        return backend
-    return open_local(loads, n_threads)
+    return open_backend
 
 
 def _package(data: Any) -> str:
