@@ -245,7 +245,7 @@ def test_a_server_cannot_mix_events(twin, monkeypatch):
     much, less = run.plan.leaf, run.plan.init
     assert less.sigmas.min() * 2 < much.sigmas.min()
     backend = run.load.source.open_backend([])
-    run.load.source.session.less = backend._catalogue.number(less)
+    run.load.source.session.less = backend.catalogue.number(less)
     backend.apply(Start(run.plan.loss, 1))
     if twin:
         total = backend.sum(TreeSums((stump(),)), much)

@@ -343,7 +343,7 @@ def test_the_keys_of_a_session_are_forgotten_with_it(monkeypatch):
     plain = Session._send_end
 
     def watched(self, whole_run):
-        before.append((self._fresh, dict(self._ends), self._agreement.digest))
+        before.append((self._fresh, dict(self._ends), self.agreement.digest))
         plain(self, whole_run)
 
     monkeypatch.setattr(Session, "_send_end", watched)

@@ -83,7 +83,7 @@ class BudgetAccount:
         releases counts as the highest that it could have become.
         """
         _check_limit(epsilon, delta)
-        with self._changing() as connection:
+        with self._changing() as (connection, _):
             change = "UPDATE accounts SET epsilon = ?, delta = ? WHERE dataset = ?"
             connection.execute(change, (float(epsilon), float(delta), self.dataset))
 
@@ -102,14 +102,14 @@ class BudgetAccount:
         """
         if unit is not None:
             check_name("unit", unit)
-        with self._changing() as connection:
-            self._read(connection).check_unspent()
+        with self._changing() as (connection, before):
+            before.check_unspent()
             change = "UPDATE accounts SET unit = ? WHERE dataset = ?"
             connection.execute(change, (unit, self.dataset))
 
     def close(self) -> None:
         """Close the account permanently."""
-        with self._changing() as connection:
+        with self._changing() as (connection, _):
             change = "UPDATE accounts SET closed = ? WHERE dataset = ?"
             connection.execute(change, (now(), self.dataset))
 
@@ -155,8 +155,7 @@ class BudgetAccount:
         """
         if not all(0 <= part < math.inf for part in astuple(price)):
             raise ValueError("a price must be finite, and no component of it below 0")
-        with self._changing() as connection:
-            before = self._read(connection)
+        with self._changing() as (connection, before):
             before.check_unit(unit)
             found = [entry for entry in before.entries if stream and entry.key == stream]
             if stream and not (found and found[0].batches):
@@ -174,11 +173,12 @@ class BudgetAccount:
         return key
 
     @contextmanager
-    def _changing(self) -> Iterator[sqlite3.Connection]:
-        """Open the store for a change of the account, unless it is closed."""
+    def _changing(self) -> Iterator[tuple[sqlite3.Connection, Balance]]:
+        """Open the store for a change of the account, with its balance; refuse a closed one."""
         with writing(self.path) as connection:
-            self._read(connection).check_open()
-            yield connection
+            before = self._read(connection)
+            before.check_open()
+            yield connection, before
 
     def _read(self, connection: sqlite3.Connection) -> Balance:
         return read_balance(connection, self.path, self.store, self.dataset)

@@ -31,11 +31,6 @@ def open_remote(data: Any) -> Any:
     return import_module(_TABLES[_package(data)]).open_frame(data)
 
 
-def map_rows(model: Any, method: str, data: Any) -> Any:
-    """Apply a model's method to a cluster's rows: lazily, as a frame of the cluster."""
-    return import_module(_TABLES[_package(data)]).map_rows(model, method, data)
-
-
 def open_backend_of(n_threads: int) -> OpenBackend:
     """Return a function that opens a cluster's backend for its tables, else a local one."""
 
@@ -66,6 +61,6 @@ def accepts_remote_frames(
             raise ValueError(
                 "return_std: standard errors are not available for frames of a cluster"
             )
-        return map_rows(model, method.__name__, data)
+        return import_module(_TABLES[_package(data)]).map_rows(model, method.__name__, data)
 
     return predict

@@ -77,6 +77,10 @@ class Session:
 
     Attributes
     ----------
+    agreement : Agreement
+        The offer.
+    catalogue : Catalogue
+        The numbered events that queries are charged to.
     lost : dict from str to str
         Lost parties, with the reasons.
     joint : bytes
@@ -86,7 +90,7 @@ class Session:
     """
 
     def __init__(self, identity: KeyPair, transport: Transport, agreement: Agreement) -> None:
-        self._identity, self._transport, self._agreement = identity, transport, agreement
+        self._identity, self._transport, self.agreement = identity, transport, agreement
         self._number = {name: number for number, name in enumerate(agreement.parties)}
         self._letter_keys = {
             name: identity.shared(bytes.fromhex(key)) for name, key in agreement.parties.items()
@@ -100,7 +104,7 @@ class Session:
         self._first_deal: dict[str, Body] = {}
         self._channels: dict[str, Channel] = {}
         self._rounds = ServerRounds(agreement.quorum, {})
-        self._catalogue = Catalogue(())
+        self.catalogue = Catalogue(())
         self._notes: list[Body] = []
         self._parts: dict[str, bytes] = {}
         self.joint = b""
@@ -111,15 +115,15 @@ class Session:
         """Send the offer, which all parties must accept; nothing is spent."""
         body = {
             "stage": "offer",
-            "agreement": self._agreement.to_dict(),
+            "agreement": self.agreement.to_dict(),
             "fresh": byte_array(self._own_end.fresh),
             "nonce": self._nonce,
         }
 
         def take(name: str, reply: Body) -> None:
-            if text(reply, "agreed") != self._agreement.digest:
+            if text(reply, "agreed") != self.agreement.digest:
                 raise FederationError("agreement: the party has another one")
-            identity = bytes.fromhex(self._agreement.parties[name])
+            identity = bytes.fromhex(self.agreement.parties[name])
             keys = (key_bytes(reply, each) for each in ("fresh", "own_nonce", "commitment"))
             end = Advertised(name, identity, *keys)
             self._fresh.shared(end.fresh)  # or it is no key
@@ -133,12 +137,12 @@ class Session:
         Parties spend when the first seeds are dealt.
         """
         ends = [self._ends[name] for name in self._active]
-        session = session_name(self._agreement.digest, [self._own_end, *ends])
+        session = session_name(self.agreement.digest, [self._own_end, *ends])
         for end in ends:
             key = pair_key(COORDINATOR, self._identity, self._fresh, end, session)
             self._channels[end.name] = Channel(key, COORDINATOR, end.name)
         members = {self._number[name]: name for name in self._active}
-        self._rounds = ServerRounds(self._agreement.quorum, members)
+        self._rounds = ServerRounds(self.agreement.quorum, members)
         advertised = [
             {
                 "name": end.name,
@@ -174,11 +178,7 @@ class Session:
                 "first_id": first_id,
             }
             first_id += sizes[name]
-        self._needed = self._agreement.quorum.threshold
-
-    def open(self, releases: Sequence[Planned]) -> None:
-        """Number the plan's releases, which queries are charged to."""
-        self._catalogue = Catalogue(releases)
+        self._needed = self.agreement.quorum.threshold
 
     def note(self, note: Body) -> None:
         """Store a note, which is sent with the next query."""
@@ -191,17 +191,9 @@ class Session:
 
     def exchange(self, reserved: GaussianRelease, releases: Sequence[Planned]) -> None:
         """Send the parties the releases that replace a reserved one."""
-        number = self._catalogue.number(reserved)
+        number = self.catalogue.number(reserved)
         self.note({"exchange": number, "releases": write_releases(releases)})
-        self._catalogue.add(releases)
-
-    def begin_group(self, event: SampledGroup) -> None:
-        """Send the parties the beginning of a group of releases on one sample."""
-        self.note({"group": self._catalogue.number(event)})
-
-    def end_group(self) -> None:
-        """Send the parties the end of the group."""
-        self.note({"group": None})
+        self.catalogue.add(releases)
 
     def tally(self) -> dict[bytes, int]:
         """Unavailable: strings cannot be added up under masks."""
@@ -211,9 +203,9 @@ class Session:
         """Return the int64 sums over all parties that are left, by secure aggregation."""
         if event is None:
             raise FederationError("plan: parties answer on account of a release")
-        if event not in self._catalogue:  # rows pay for it from their own budgets
+        if event not in self.catalogue:  # rows pay for it from their own budgets
             self.note({"within": write_releases([Planned(event, 1)])})
-            self._catalogue.add([Planned(event, 1)])
+            self.catalogue.add([Planned(event, 1)])
         message = query.to_bytes()
         asked = asked_digest(message, event).hex()
         dealt = not self._rounds.is_dealt
@@ -225,7 +217,7 @@ class Session:
             "stage": "sum",
             "round": round_,
             "notes": self._notes,
-            "event": self._catalogue.number(event),
+            "event": self.catalogue.number(event),
             "query": byte_array(message),
         }
         shares = {
@@ -285,7 +277,7 @@ class Session:
             self._fresh = KeyPair()  # replaces that of the session
             self._channels, self._letter_keys, self._ends = {}, {}, {}
             self._first_deal, self._parts = {}, {}
-            self._rounds = ServerRounds(self._agreement.quorum, {})
+            self._rounds = ServerRounds(self.agreement.quorum, {})
 
     def _send_end(self, whole_run: bool) -> None:
         body = {"stage": "end", "whole": whole_run}
@@ -406,9 +398,9 @@ class FederatedCurator(Curator):
     def sampling(self, event: SampledGroup) -> Iterator[None]:
         """Release a group on one sample of the rows, here and at each party."""
         with super().sampling(event):
-            self._session.begin_group(event)
+            self._session.note({"group": self._session.catalogue.number(event)})
             yield
-            self._session.end_group()
+            self._session.note({"group": None})
 
     def _exact(self, query: Query, event: Event) -> np.ndarray:
         return self._session.sum(query, event)

@@ -13,7 +13,6 @@ from typing import Any
 from privboost import __version__
 from privboost._core.checks import check_choice
 from privboost._core.errors import BudgetError, DomainError, FederationError, PrivacyWarning
-from privboost.accounting.events import Planned
 from privboost.accounting.ledger import Ledger
 from privboost.data.loading import Loader, Roles, RowLoader
 from privboost.data.table import Table
@@ -170,15 +169,14 @@ class Federation(AgreedRows):
 
 
 class FederatedRows(AgreedRows):
-    """The rows of the parties of a session, for a plan with these releases."""
+    """The rows of the parties of a session, which is also the backend that holds them."""
 
-    def __init__(self, session: Session, agreement: Agreement, releases: Sequence[Planned]) -> None:
-        super().__init__(agreement.n_rows)
-        self.session, self.trust, self._releases = session, agreement.trust, releases
+    def __init__(self, session: Session) -> None:
+        super().__init__(session.agreement.n_rows)
+        self.session = session
 
     def open_backend(self, loads: Sequence[Any]) -> Session:
-        """Return the session as a backend; the parties load their rows."""
-        self.session.open(self._releases)
+        """Return the session; the parties load their rows."""
         return self.session
 
 
@@ -186,23 +184,23 @@ class FederatedRun(Run):
     """A fit across parties that is ready to train."""
 
     @property
-    def _rows(self) -> FederatedRows:
+    def _session(self) -> Session:
         assert isinstance(self.load.source, FederatedRows)
-        return self.load.source
+        return self.load.source.session
 
     def curator(self, backend: Backend) -> Curator:
         """Return the curator that sends the recipe's queries to the parties."""
         assert isinstance(backend, Session)
-        kind = RelayCurator if self._rows.trust == DISTRIBUTED else FederatedCurator
+        kind = RelayCurator if backend.agreement.trust == DISTRIBUTED else FederatedCurator
         return kind(backend, self.ledger, self.keys.child("releases"), self.plan.contribution)
 
     def structures(self) -> KeyStream:
         """Return randomness for public choices: the joint one, except in seeded runs."""
-        return super().structures() if self.seeded else KeyStream(self._rows.session.joint)
+        return super().structures() if self.seeded else KeyStream(self._session.joint)
 
     def report(self) -> PrivacyReport:
         """Return the report, and warn of parties that were lost."""
-        for name, why in self._rows.session.lost.items():
+        for name, why in self._session.lost.items():
             warnings.warn(f"{name!r} was lost on the way: {why}", PrivacyWarning, stacklevel=5)
         return super().report()
 
@@ -266,7 +264,8 @@ class FederatedPreparation(Preparation):
             seed=None if seed is None else int(seed),
         )
         self._session = federation.session(agreement)
-        source: Any = FederatedRows(self._session, agreement, plan.releases)
+        self._session.catalogue.add(plan.releases)
+        source: Any = FederatedRows(self._session)
         return RowLoader(plan.encoder, roles, given.weight_bound), source
 
     def judge_schema(self, loader: Loader, table: Table) -> str:
