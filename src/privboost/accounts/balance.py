@@ -17,67 +17,31 @@ _THRESHOLD_SHARE = 0.1
 
 @dataclass(frozen=True)
 class Entry:
-    """A charge to an account, written before its run begins.
+    """A charge to an account, written before its run begins."""
 
-    Attributes
-    ----------
-    number : int
-        Sequence number in the store.
-    key : str
-        Unique key, which reports carry.
-    date : str
-        Date and time by the machine's clock; for display only.
-    who : str
-        User and machine.
-    name : str
-        Name that the caller chose.
-    what : str
-        What was run.
-    epsilon, delta : float
-        Guarantee of the run's own report.
-    batches : int
-        Number of batches of a stream; 0 for any other run.
-    price : Price
-        Cost in the account's filter.
-    """
-
-    number: int
-    key: str
-    date: str
-    who: str
-    name: str
-    what: str
-    epsilon: float
+    number: int  # in the store
+    key: str  # unique; reports carry it
+    date: str  # by the machine's clock; for display only
+    who: str  # user and machine
+    name: str  # that the caller chose
+    what: str  # what was run
+    epsilon: float  # of the run's own report
     delta: float
-    batches: int
-    price: Price
+    batches: int  # of a stream; 0 for any other run
+    price: Price  # in the account's filter
 
 
 @dataclass(frozen=True)
 class Rules:
-    """Terms of an account; all but the limit are fixed once something is spent.
-
-    Attributes
-    ----------
-    relation : Relation
-        Neighbouring relation.
-    unit : str or None
-        Unit column; None is one row.
-    filter : Filter
-        Privacy filter by which runs compose.
-    epsilon, delta : float
-        The limit.
-    opened, closed : str, str or None
-        Dates; nothing can be spent after the second.
-    """
+    """Terms of an account; all but the limit are fixed once something is spent."""
 
     relation: Relation
-    unit: str | None
+    unit: str | None  # the unit column; None is one row
     filter: Filter
-    epsilon: float
+    epsilon: float  # the limit
     delta: float
-    opened: str
-    closed: str | None
+    opened: str  # a date
+    closed: str | None  # the date after which nothing can be spent
 
     @property
     def noise_delta(self) -> float:

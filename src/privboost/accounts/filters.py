@@ -27,24 +27,12 @@ _KEPT = 5e-4
 
 @dataclass(frozen=True)
 class Price:
-    """Cost of a run in an account's filter.
+    """Cost of a run in an account's filter."""
 
-    Attributes
-    ----------
-    size : float
-        The additive quantity: Σμ², or a Rényi divergence.
-    grid : float
-        Σ coordinates/σ², which determines the slack of the integer grid: see `gaussian_epsilon`.
-    delta : float
-        δ of thresholds.
-    far_delta : float
-        δ of thresholds of add/remove runs in a replace-one account.
-    """
-
-    size: float = 0.0
-    grid: float = 0.0
-    delta: float = 0.0
-    far_delta: float = 0.0
+    size: float = 0.0  # the additive quantity: Σμ², or a Rényi divergence
+    grid: float = 0.0  # Σ coordinates/σ², the slack of the integer grid: see `gaussian_epsilon`
+    delta: float = 0.0  # of thresholds
+    far_delta: float = 0.0  # of thresholds of add/remove runs in a replace-one account
 
     def __add__(self, other: Price) -> Price:
         pairs = zip(astuple(self), astuple(other), strict=True)

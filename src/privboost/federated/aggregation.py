@@ -119,20 +119,13 @@ LAST_ROUND = 2**32
 
 @dataclass(frozen=True, eq=False)
 class Dealt:
-    """A party's seeds of several rounds, as it sends them.
+    """A party's seeds of several rounds, as it sends them."""
 
-    Attributes
-    ----------
-    commitments : uint8 array of shape (rounds, 2, 32)
-        Hashes of its own seed and of its envelope key, which opened ones must match.
-    envelopes : uint8 array of shape (rounds, parties, 32)
-        Its pair seeds of each round, encrypted under the envelope key.
-    sealed : dict from int to bytes
-        For each other party its shares of both, encrypted for that party.
-    """
-
+    # Hashes of its own seed and of its envelope key: uint8 of shape (rounds, 2, 32).
     commitments: np.ndarray
+    # Its pair seeds, encrypted under the envelope key: uint8 of shape (rounds, parties, 32).
     envelopes: np.ndarray
+    # For each other party its shares of both, encrypted for that party.
     sealed: dict[int, bytes]
 
 

@@ -102,16 +102,9 @@ class Member:
 
 
 class Handshake:
-    """A handshake from an accepted offer to the session; an offer is refused by a rule.
+    """The handshake of a session: it accepts an offer, or refuses it by a rule, and agrees on keys.
 
-    Attributes
-    ----------
-    agreement : Agreement
-        The offer that the party has accepted.
-    coordinator, own_end : Advertised
-        What the coordinator and this party advertise.
-    channel : Channel
-        The channel to the coordinator, once the session has begun.
+    The order is `accept`, `begin` (after which there is a `channel` to the coordinator), `open`.
     """
 
     def __init__(self, member: Member, body: Mapping[str, Any]) -> None:
