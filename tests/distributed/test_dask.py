@@ -23,11 +23,12 @@ from privboost import (
     PrivBoostRegressor,
     SBDTClassifier,
     SchemaError,
+    __version__,
     evaluate,
 )
 from privboost.dask import from_worker_files
 from privboost.distributed.dask_backend import DaskCluster
-from privboost.distributed.dask_worker import LoadSpec, code_part, own_version
+from privboost.distributed.dask_worker import LoadSpec, code_part
 from privboost.models.model import model_bytes
 from tests import fits
 from tests.distributed.dask_frames import in_parts, start
@@ -244,7 +245,7 @@ def test_large_names_of_units_are_the_same_in_every_partition():
         PrivBoostClassifier(1.0, 1e-6, domain, backend=keep).fit(whole)
     (loader,) = loaders
     declared = whole[list(loader.columns)].iloc[:0]
-    order = LoadSpec(loader.to_bytes(), declared, own_version(), 1)
+    order = LoadSpec(loader.to_bytes(), declared, __version__, 1)
     one, two = (code_part(part[list(loader.columns)], order, 0, 20) for part in (whole, holed))
     told = [[name for block in part.units for name in block.to_pylist()] for part in (one, two)]
     assert told[1] == [*told[0][:-1], None]

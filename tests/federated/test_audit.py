@@ -8,7 +8,7 @@ from privboost import SBDTClassifier
 from privboost.audit import audit
 from privboost.engine.queries import CellSums
 from privboost.engine.updates import Start
-from privboost.federated import party_session
+from privboost.federated import handshake
 from privboost.federated.aggregation import PartyRounds
 from privboost.trees.cell_map import CellMap
 from tests.audit.test_audit import claim_of
@@ -63,6 +63,6 @@ def find():
 def test_releases_stay_within_their_claim_and_forgotten_colluders_do_not(monkeypatch):
     found, claim = find()
     assert 0.1 < found <= claim
-    monkeypatch.setattr(party_session, "noise_part", lambda quorum: quorum.parties**-0.5)
+    monkeypatch.setattr(handshake, "noise_part", lambda quorum: quorum.parties**-0.5)
     found, claim = find()
     assert found > claim

@@ -23,8 +23,10 @@ from privboost import (
 from privboost.engine.queries import CellSums, TreeSums
 from privboost.engine.updates import Start
 from privboost.federated import aggregation
-from privboost.federated.agreement import LEAST_SCALE, SLACK, Quorum, noise_part, sum_slack
+from privboost.federated.aggregation import Quorum
 from privboost.federated.coordinator import Session
+from privboost.federated.messages import asked_digest
+from privboost.federated.party_curator import LEAST_SCALE, SLACK, noise_part, sum_slack
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import stump
 from tests.federated.hostile import HostileNetwork
@@ -221,9 +223,9 @@ class Lying(Session):
             return super()._ask(bodies, all_take)
         return super()._ask(bodies, take)
 
-    def sum(self, *question):
-        self.hex = question[-1].hex()
-        return super().sum(*question)
+    def sum(self, query, event):
+        self.hex = asked_digest(query.to_bytes(), event).hex()
+        return super().sum(query, event)
 
 
 @pytest.mark.parametrize("twin", [False, True])
@@ -243,7 +245,7 @@ def test_a_server_cannot_mix_events(twin, monkeypatch):
     much, less = run.plan.leaf, run.plan.init
     assert less.sigmas.min() * 2 < much.sigmas.min()
     backend = run.load.source.open_backend([])
-    run.load.source.session.less = backend._catalogue.number(less)
+    run.load.source.session.less = backend.catalogue.number(less)
     backend.apply(Start(run.plan.loss, 1))
     if twin:
         total = backend.sum(TreeSums((stump(),)), much)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from privboost import Federation, FederationError, Party, SBDTClassifier
-from privboost.federated import crypto, party_session
+from privboost.federated import crypto, handshake
 from privboost.federated.agreement import Agreement
 from privboost.federated.coordinator import Session
 from privboost.federated.crypto import (
@@ -19,8 +19,8 @@ from privboost.federated.crypto import (
     seal_letter,
     session_name,
 )
+from privboost.federated.handshake import Handshake
 from privboost.federated.messages import byte_array, read_bytes, write_bytes
-from privboost.federated.party_session import Handshake
 from privboost.federated.transport import Challenge, InProcess
 from tests.federated.parties import (
     ALLOWED,
@@ -125,7 +125,7 @@ def attacked(victim, lead):
 def test_a_stolen_key_lets_nobody_play_others_to_its_owner(leads, monkeypatch):
     """The thief has p0's identity; it is the coordinator, or plays that one too."""
     loaded = []
-    monkeypatch.setattr(party_session, "open_local", lambda *how: loaded.append(how))
+    monkeypatch.setattr(handshake, "open_local", lambda *how: loaded.append(how))
     victim = Watched("p0", FRAME, open_account(), **SECURE | {"least_parties": 2})
     federation = attacked(victim, KeyPair() if leads else None)
     refused = "'p0': keys: 'p1' has not confirmed" if leads else "'p0': no answer came that it can"
@@ -144,7 +144,7 @@ def test_a_stolen_key_lets_nobody_play_others_to_its_owner(leads, monkeypatch):
 def test_the_broken_twin_gives_the_thief_all_sums_of_one_party(leads, monkeypatch):
     """Without the products of identities and fresh keys the same thief opens p0's masks."""
     for place in (
-        "privboost.federated.party_session.pair_key",
+        "privboost.federated.handshake.pair_key",
         "privboost.federated.coordinator.pair_key",
     ):
         monkeypatch.setattr(place, without_crossed_products)
@@ -271,16 +271,16 @@ def test_a_first_deal_that_is_none_costs_nothing(change, monkeypatch):
 def test_a_party_pays_once_all_others_have_confirmed_to_it(monkeypatch):
     """One whose confirmation for p0 is wrong: p0 spends nothing, though others have paid."""
     parties = make_parties(FRAME, 3, {})
-    plain = Handshake.reply
+    plain = Handshake.begin
 
-    def lying(self):
-        reply = plain(self)
-        if self._accepted.member.name == "p2":
+    def lying(self, ends):
+        reply = plain(self, ends)
+        if self.member.name == "p2":
             said = read_bytes(reply["confirmations"]) | {0: bytes(32)}
             reply["confirmations"] = write_bytes(said)
         return reply
 
-    monkeypatch.setattr(Handshake, "reply", lying)
+    monkeypatch.setattr(Handshake, "begin", lying)
     with pytest.raises(FederationError, match="'p0': keys: 'p2' has not confirmed"):
         make().fit(bring(parties))
     assert [entries(party) for party in parties] == [0, 1, 1]
@@ -343,7 +343,7 @@ def test_the_keys_of_a_session_are_forgotten_with_it(monkeypatch):
     plain = Session._send_end
 
     def watched(self, whole_run):
-        before.append((self._fresh, dict(self._ends), self._agreement.digest))
+        before.append((self._fresh, dict(self._ends), self.agreement.digest))
         plain(self, whole_run)
 
     monkeypatch.setattr(Session, "_send_end", watched)

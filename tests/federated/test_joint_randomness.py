@@ -7,7 +7,7 @@ from privboost import FederationError, SBDTClassifier
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import TreeSums
 from privboost.estimators.preparation import Run
-from privboost.federated.coordinator import FederatedBackend, Session
+from privboost.federated.coordinator import Session
 from privboost.federated.crypto import commit_to, join_parts
 from privboost.randomness.keystream import KeyStream
 from tests.federated.parties import federate, same_model
@@ -39,7 +39,7 @@ def test_every_part_decides():
 def drawn_by(seed, monkeypatch):
     """The features of the trees that parties were asked about, the joint bytes, and the parties."""
     asked = []
-    plain = FederatedBackend.sum
+    plain = Session.sum
 
     def spy(self, query, event):
         if isinstance(query, TreeSums):
@@ -47,7 +47,7 @@ def drawn_by(seed, monkeypatch):
         return plain(self, query, event)
 
     with monkeypatch.context() as patch:
-        patch.setattr(FederatedBackend, "sum", spy)
+        patch.setattr(Session, "sum", spy)
         patch.setattr(Session, "end", lambda self, whole_run: None)
         federation = federate(FRAME, 3, {"account": {}} if seed is None else {})
         make(random_state=seed).fit(federation)

@@ -18,7 +18,7 @@ from privboost.engine.updates import (
     Start,
     UseLoss,
 )
-from privboost.federated.party_curator import CommandChecker
+from privboost.federated.party_session import CommandChecker
 from privboost.losses.logistic import LOGISTIC
 from privboost.randomness.sampling import Sample
 from privboost.trees.cell_map import CellMap

@@ -28,8 +28,8 @@ from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import GRADIENT_COUNT, CellSums, NodeHistograms, TreeSums
 from privboost.engine.updates import Charge, Start
 from privboost.federated import federation as preparation
-from privboost.federated import party_session
-from privboost.federated.agreement import Quorum
+from privboost.federated import handshake
+from privboost.federated.aggregation import Quorum
 from privboost.federated.coordinator import Session
 from privboost.federated.crypto import Channel, KeyPair
 from privboost.federated.messages import byte_array
@@ -115,7 +115,7 @@ def test_a_coordinator_cannot_begin_with_fewer(monkeypatch):
 
 def test_another_version(monkeypatch):
     federation = federate(FRAME, 3)
-    monkeypatch.setattr(party_session, "__version__", "9.9")
+    monkeypatch.setattr(handshake, "__version__", "9.9")
     refused(federation, r"'p0': version: '0\.1\.0' there, and '9\.9' here")
 
 

@@ -12,13 +12,13 @@ from privboost import FederationError
 from privboost.federated.aggregation import (
     Dealt,
     PartyRounds,
+    Quorum,
     ServerRounds,
     add_masks,
     crypt_seeds,
     own_seed,
     pair_seed,
 )
-from privboost.federated.agreement import Quorum
 from privboost.federated.crypto import SHARE_BYTES, Reconstruction, derive
 
 
