@@ -8,7 +8,7 @@ by private domain inference (`Domain.learn`), which is charged.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
@@ -20,7 +20,7 @@ from privboost._core.files import write_file
 from privboost._core.hooks import resolve
 from privboost._core.pickling import DeclaredState
 from privboost._core.unit import Unit, column_of, describe_unit
-from privboost.data.features import Feature, Target, inferences_of
+from privboost.data.features import Feature
 from privboost.data.schema import (
     VERSION,
     Comparison,
@@ -33,6 +33,7 @@ from privboost.data.schema import (
     with_outside_counts,
 )
 from privboost.data.sources import open_table
+from privboost.data.targets import Target
 from privboost.reports.report import PrivacyReport
 
 
@@ -357,6 +358,18 @@ def read_json(source: str | Path) -> Any:
         raise DomainError(f"{name} is nested too deep for a domain") from None
     except ValueError:  # Python reads no whole number of thousands of digits
         raise DomainError(f"{name} holds a number that is too long") from None
+
+
+INFERRED_REASON = "learned privately from the rows, in lesson "
+"""Prefix of the reason of an inferred part; the inference's identifier follows."""
+
+
+def inferences_of(parts: Iterable[Feature | Target]) -> frozenset[str]:
+    """Return the identifiers of the private inferences that parts of a domain come from."""
+    inferred = (
+        part.reason for part in parts if part.reason.startswith(INFERRED_REASON.split(",")[0])
+    )
+    return frozenset(reason.removeprefix(INFERRED_REASON) for reason in inferred)
 
 
 def reported_inferences(price: PrivacyReport | None) -> frozenset[str]:

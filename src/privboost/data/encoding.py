@@ -22,8 +22,8 @@ from privboost._core.pickling import DeclaredState
 from privboost._core.threads import ThreadPool, count_threads
 from privboost.data.binning import Bins, ColumnBins
 from privboost.data.domain import Domain
+from privboost.data.features import OrderedFeature
 from privboost.data.frames import StreamedTable
-from privboost.data.ordered_features import OrderedFeature
 from privboost.data.rows import Codes, Layout
 from privboost.data.sources import check_columns_present, open_table
 from privboost.data.table import Batch, Column, Piece, Table

@@ -21,16 +21,10 @@ from privboost._core.checks import Hole, check_mapping, check_text, first_duplic
 from privboost._core.errors import DomainError, SchemaError
 from privboost._core.grid import BLOCK_ROWS
 from privboost._core.unit import Unit
-from privboost.data.features import (
-    FEATURE_KINDS,
-    OPEN_KIND,
-    Feature,
-    Target,
-    read_feature,
-    read_target,
-)
+from privboost.data.features import FEATURE_KINDS, OPEN_KIND, Feature, read_feature
 from privboost.data.files import check_header
 from privboost.data.table import Batch, Column, Table
+from privboost.data.targets import Target, read_target
 from privboost.data.units import read_unit_names
 from privboost.data.values import column_kind
 from privboost.reports.report import PrivacyReport

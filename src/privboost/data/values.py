@@ -19,9 +19,10 @@ import pyarrow.compute as pc
 
 from privboost._core.addresses import NUMBERS
 from privboost._core.errors import SchemaError
-from privboost.data.feature_base import Label
 from privboost.data.table import Column
 
+Label = str | int | float | bool
+"""A category or a class."""
 MISSING = -2
 OTHER = -1
 

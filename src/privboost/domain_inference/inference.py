@@ -41,23 +41,21 @@ from privboost.accounting.ledger import Ledger
 from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease, ThresholdRelease
 from privboost.accounts.account import PendingCharge, check_account
 from privboost.data.attached_columns import attach_columns
-from privboost.data.domain import Domain, reported_inferences
+from privboost.data.domain import INFERRED_REASON, Domain, inferences_of, reported_inferences
 from privboost.data.feature_base import MAX_CATEGORIES, MAX_CLASSES
 from privboost.data.features import (
-    INFERRED_REASON,
+    BooleanFeature,
     CategoricalFeature,
-    ClassTarget,
+    DurationFeature,
     Feature,
-    NumberTarget,
-    Target,
-    inferences_of,
+    NumericFeature,
 )
 from privboost.data.files import are_files, check_header, is_number
 from privboost.data.loading import Load, UnitRule
-from privboost.data.ordered_features import BooleanFeature, DurationFeature, NumericFeature
 from privboost.data.schema import read_privacy
 from privboost.data.sources import check_columns_present, open_table
 from privboost.data.table import Batch, Table
+from privboost.data.targets import ClassTarget, NumberTarget, Target
 from privboost.data.values import column_kind, label_kind
 from privboost.distributed.frames import open_backend_of, open_remote
 from privboost.domain_inference.bounds import (

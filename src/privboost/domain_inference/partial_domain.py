@@ -21,12 +21,13 @@ from privboost._core.warnings import warn, warn_after_spending
 from privboost.accounting.formulas import round_up
 from privboost.accounting.ledger import Ledger
 from privboost.data.domain import Domain, read_json
-from privboost.data.feature_base import MAX_CLASSES, Label, check_labels, check_scale
-from privboost.data.features import FEATURE_KINDS, OPEN_KIND, ClassTarget, Feature, Target
+from privboost.data.feature_base import MAX_CLASSES, check_labels, check_scale
+from privboost.data.features import FEATURE_KINDS, OPEN_KIND, Feature
 from privboost.data.table import Batch
+from privboost.data.targets import ClassTarget, Target
 from privboost.data.times import read_durations
 from privboost.data.units import read_unit_names
-from privboost.data.values import code_labels, column_kind, read_numbers
+from privboost.data.values import Label, code_labels, column_kind, read_numbers
 
 _KEYS = ("features", "target", "unit", "leave_out")
 

@@ -16,7 +16,7 @@ from privboost._core.grid import CLIP_STEPS, SCORE_STEPS
 from privboost.accounting.events import Planned
 from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease
 from privboost.data.encoding import Encoder
-from privboost.data.features import ClassTarget
+from privboost.data.targets import ClassTarget
 from privboost.evaluation.outcomes import (
     QUANTITIES,
     RESIDUAL_CELLS,

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privboost.data.features import CategoricalFeature, Feature
-from privboost.data.ordered_features import (
+from privboost.data.features import (
     BooleanFeature,
+    CategoricalFeature,
     DateFeature,
     DurationFeature,
+    Feature,
     OrdinalFeature,
 )
 from privboost.data.times import DAY

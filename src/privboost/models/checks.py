@@ -18,7 +18,8 @@ from privboost._core.errors import ModelFileError
 from privboost._core.grid import MAX_SCORE, SCORE_STEPS
 from privboost.data.domain import Domain
 from privboost.data.encoding import Encoder
-from privboost.data.features import CategoricalFeature, ClassTarget, Feature, Target
+from privboost.data.features import CategoricalFeature, Feature
+from privboost.data.targets import ClassTarget, Target
 from privboost.reports.report import PrivacyReport
 
 _MOST_SIZE = 2.0**200

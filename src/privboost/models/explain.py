@@ -21,17 +21,19 @@ import numpy as np
 
 from privboost._core.grid import BLOCK_ROWS
 from privboost.data.encoding import Encoder
-from privboost.data.features import CategoricalFeature, ClassTarget, Feature
-from privboost.data.ordered_features import (
+from privboost.data.features import (
     BooleanFeature,
+    CategoricalFeature,
     DateFeature,
     DurationFeature,
+    Feature,
     NumericFeature,
     OrderedFeature,
     OrdinalFeature,
 )
 from privboost.data.rows import Codes
 from privboost.data.sources import check_columns_present, open_table
+from privboost.data.targets import ClassTarget
 from privboost.data.times import DAY
 from privboost.explanations.explanation import Explanation, LocalExplanation
 from privboost.explanations.spans import DAYS, INSTANTS, SECONDS, Spans

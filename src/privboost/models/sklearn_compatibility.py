@@ -11,7 +11,7 @@ from sklearn.utils import ClassifierTags, InputTags, RegressorTags, Tags, Target
 
 from privboost._core.warnings import warn_of_exact_score
 from privboost.data.domain import Domain
-from privboost.data.features import ClassTarget
+from privboost.data.targets import ClassTarget
 
 _NO_FIT = (
     "fit: a trained model cannot be trained again: fit an estimator instead; to pass the model as "

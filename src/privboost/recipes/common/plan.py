@@ -23,7 +23,8 @@ from privboost.accounting.events import Exact, Planned
 from privboost.accounts.account import BudgetAccount
 from privboost.data.domain import Domain
 from privboost.data.encoding import Encoder
-from privboost.data.features import CategoricalFeature, ClassTarget
+from privboost.data.features import CategoricalFeature
+from privboost.data.targets import ClassTarget
 from privboost.losses.base import LossTable, loss_of
 from privboost.recipes.common.limits import check_grid
 from privboost.recipes.common.parameters import Parameters
