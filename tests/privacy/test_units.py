@@ -14,9 +14,9 @@ from scipy.stats import chisquare
 
 from privboost import Domain, PrivBoostClassifier, SBDTRegressor
 from privboost.data import kernels, units
-from privboost.data.attached_columns import open_source
+from privboost.data.contribution_bound import UnitRule
 from privboost.data.encoding import Encoder
-from privboost.data.loading import Load, RowLoader, Side, SplitLoader, UnitRule, load_rows
+from privboost.data.loading import Load, RowLoader, Side, SplitLoader, load_rows, open_source
 from privboost.data.rows import Codes, Layout, Rows, join
 from privboost.data.sources import open_table
 from privboost.distributed.partitions import read_rows, write_rows

@@ -23,7 +23,6 @@ from privboost._core.threads import ThreadPool, count_threads
 from privboost.data.binning import Bins, ColumnBins
 from privboost.data.domain import Domain
 from privboost.data.features import OrderedFeature
-from privboost.data.frames import StreamedTable
 from privboost.data.rows import Codes, Layout
 from privboost.data.sources import check_columns_present, open_table
 from privboost.data.table import Batch, Column, Piece, Table
@@ -44,14 +43,14 @@ def readers_for(table: Table, columns: int, pool: ThreadPool) -> int:
 
 def threads_for(table: Table, columns: int, pool: ThreadPool) -> int:
     """Return the number of threads worth using to code a table; all if its length is unknown."""
-    if not length_is_known(table):
+    if not table.length_is_known:
         return pool.most
     return pool.size_for(_LOOK_UPS_OF_A_CELL * columns * table.count_rows())
 
 
 def rows_per_block(table: Table, n_threads: int) -> int:
     """Return a block size such that every thread has a block, if the table's length is known."""
-    if n_threads == 1 or not length_is_known(table):
+    if n_threads == 1 or not table.length_is_known:
         return BLOCK_ROWS
     return even_block_rows(table.count_rows(), n_threads)
 
@@ -60,11 +59,6 @@ def even_block_rows(rows: int, n_threads: int) -> int:
     """Return the rows of a block, such that threads have equally many blocks of equal size."""
     blocks = n_threads * max(1, -(-rows // (n_threads * BLOCK_ROWS)))
     return min(BLOCK_ROWS, max(_FEWEST_ROWS, -(-rows // blocks)))
-
-
-def length_is_known(table: Table) -> bool:
-    """Whether a table's length is known without reading it."""
-    return not (table.is_text or isinstance(getattr(table, "inner", table), StreamedTable))
 
 
 _T = TypeVar("_T")

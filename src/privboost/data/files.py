@@ -21,7 +21,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from privboost._core.errors import SchemaError
-from privboost.data.table import Batch, Piece, Table, Watch
+from privboost.data.table import Batch, Piece, Table, Watch, unique
 
 _CSV_BYTES = 2**24
 """The longest record of a text file, and the size of the blocks that are read."""
@@ -218,13 +218,6 @@ def _compression(path: Path) -> str | None:
 def suffixes(path: Path) -> set[str]:
     """Return the suffixes of a file's name, in lower case."""
     return {suffix.lower() for suffix in path.suffixes}
-
-
-def unique(names: Sequence[str]) -> tuple[str, ...]:
-    """Return column names; raise SchemaError if two are equal."""
-    if len(set(names)) < len(names):
-        raise SchemaError("two columns have the same name")
-    return tuple(names)
 
 
 def check_header(columns: Sequence[str], target: str) -> None:

@@ -25,7 +25,7 @@ from privboost.data.features import FEATURE_KINDS, OPEN_KIND, Feature, read_feat
 from privboost.data.files import check_header
 from privboost.data.table import Batch, Column, Table
 from privboost.data.targets import Target, read_target
-from privboost.data.units import read_unit_names
+from privboost.data.unit_names import read_unit_names
 from privboost.data.values import column_kind
 from privboost.reports.report import PrivacyReport
 

@@ -20,9 +20,8 @@ import numpy as np
 from distributed import Client, Future, KilledWorker, default_client
 
 from privboost._core.errors import ClusterError, SchemaError
-from privboost.data.frames import FrameTable
 from privboost.data.loading import Load, Loader
-from privboost.data.table import Batch, RemoteTable
+from privboost.data.table import Batch, FrameTable, RemoteTable
 from privboost.distributed.dask_worker import (
     Failure,
     LoadSpec,

@@ -16,10 +16,11 @@ import pyarrow as pa
 
 from privboost import __version__
 from privboost._core.errors import SchemaError
+from privboost.data.contribution_bound import bound_units, number_units, without
 from privboost.data.encoding import even_block_rows, rows_per_block
-from privboost.data.frames import FrameTable
-from privboost.data.loading import bound_units, code_piece, number_units, read_loader, without
+from privboost.data.loading import code_piece, read_loader
 from privboost.data.rows import Rows, join
+from privboost.data.table import FrameTable
 from privboost.distributed.partitions import (
     CHANGED,
     begin_digest,

@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from privboost._core import codec
-from privboost.data.loading import Coded, Load, Loader, SplitLoader, number_units
+from privboost.data.contribution_bound import number_units
+from privboost.data.loading import Coded, Load, Loader, SplitLoader
 from privboost.data.rows import Codes, Layout, Rows
 from privboost.data.table import RemoteTable, raise_mixed_stream
 

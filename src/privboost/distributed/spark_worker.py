@@ -18,14 +18,8 @@ import pyarrow as pa
 from privboost import __version__
 from privboost._core.errors import ClusterError
 from privboost._core.grid import BLOCK_ROWS
-from privboost.data.loading import (
-    Loader,
-    bound_units,
-    code_piece,
-    number_units,
-    read_loader,
-    without,
-)
+from privboost.data.contribution_bound import bound_units, number_units, without
+from privboost.data.loading import Loader, code_piece, read_loader
 from privboost.data.rows import Rows, join
 from privboost.data.table import Piece
 from privboost.distributed.partitions import (

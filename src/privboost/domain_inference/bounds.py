@@ -21,11 +21,11 @@ from privboost._core import codec
 from privboost._core.grid import CLIP_STEPS, Contribution
 from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease
 from privboost.data.binning import Bins
-from privboost.data.loading import UnitRule
+from privboost.data.contribution_bound import UnitRule
 from privboost.data.rows import Codes, Layout, Rows
 from privboost.data.table import Batch
 from privboost.data.times import read_durations
-from privboost.data.units import read_unit_names
+from privboost.data.unit_names import read_unit_names
 from privboost.data.values import read_numbers, read_texts
 from privboost.engine.queries import COUNT, NodeHistograms
 from privboost.mechanisms.curator import Curator

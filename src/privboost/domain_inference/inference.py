@@ -40,7 +40,7 @@ from privboost.accounting.events import Event, Planned
 from privboost.accounting.ledger import Ledger
 from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease, ThresholdRelease
 from privboost.accounts.account import PendingCharge, check_account
-from privboost.data.attached_columns import attach_columns
+from privboost.data.contribution_bound import UnitRule
 from privboost.data.domain import INFERRED_REASON, Domain, inferences_of, reported_inferences
 from privboost.data.feature_base import MAX_CATEGORIES, MAX_CLASSES
 from privboost.data.features import (
@@ -51,9 +51,9 @@ from privboost.data.features import (
     NumericFeature,
 )
 from privboost.data.files import are_files, check_header, is_number
-from privboost.data.loading import Load, UnitRule
+from privboost.data.loading import Load
 from privboost.data.schema import read_privacy
-from privboost.data.sources import check_columns_present, open_table
+from privboost.data.sources import attach_columns, check_columns_present, open_table
 from privboost.data.table import Batch, Table
 from privboost.data.targets import ClassTarget, NumberTarget, Target
 from privboost.data.values import column_kind, label_kind

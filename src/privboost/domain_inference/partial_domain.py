@@ -26,7 +26,7 @@ from privboost.data.features import FEATURE_KINDS, OPEN_KIND, Feature
 from privboost.data.table import Batch
 from privboost.data.targets import ClassTarget, Target
 from privboost.data.times import read_durations
-from privboost.data.units import read_unit_names
+from privboost.data.unit_names import read_unit_names
 from privboost.data.values import Label, code_labels, column_kind, read_numbers
 
 _KEYS = ("features", "target", "unit", "leave_out")

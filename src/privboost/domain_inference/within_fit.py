@@ -20,9 +20,8 @@ from privboost.accounting.events import Planned, Relation
 from privboost.accounting.ledger import Ledger
 from privboost.accounting.noisy_sums import GaussianRelease
 from privboost.accounts.account import PendingCharge
-from privboost.data.attached_columns import attach_columns, check_weight_column
 from privboost.data.domain import Domain, inferences_of
-from privboost.data.sources import check_columns_present
+from privboost.data.sources import attach_columns, check_columns_present, check_weight_column
 from privboost.data.table import Table
 from privboost.data.targets import ClassTarget
 from privboost.data.values import holds_floats, holds_text

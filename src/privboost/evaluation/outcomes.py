@@ -18,13 +18,13 @@ from scipy.special import log_expit, softmax
 from privboost._core import codec
 from privboost._core.checks import did_you_mean, shown
 from privboost._core.grid import SCORE_STEPS
+from privboost.data.contribution_bound import UnitRule
 from privboost.data.domain import Domain
 from privboost.data.encoding import Encoder
 from privboost.data.features import Feature
-from privboost.data.loading import UnitRule
 from privboost.data.rows import Codes, Layout, Rows
 from privboost.data.table import Batch, Column
-from privboost.data.units import read_unit_names
+from privboost.data.unit_names import read_unit_names
 from privboost.data.values import read_numbers
 from privboost.losses.base import UNKNOWN_LABEL
 from privboost.models.model import Model, model_bytes, read_model

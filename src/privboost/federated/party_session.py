@@ -26,9 +26,9 @@ from privboost.accounting.events import SampledGroup
 from privboost.accounting.ledger import Ledger
 from privboost.accounting.noisy_sums import GaussianRelease
 from privboost.accounts.account import BudgetAccount, PendingCharge
-from privboost.data.attached_columns import open_source
+from privboost.data.contribution_bound import UnitRule
 from privboost.data.encoding import Encoder
-from privboost.data.loading import Load, RowLoader, UnitRule, check_schema
+from privboost.data.loading import Load, RowLoader, check_schema, open_source
 from privboost.data.sources import count_rows
 from privboost.engine.backend import Backend, LocalBackend, open_local
 from privboost.engine.queries import Query

@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from privboost._core.errors import ModelFileError
 from privboost._core.grid import BLOCK_ROWS, SCORE_STEPS, VECTOR_STEPS
-from privboost.data.attached_columns import open_source
 from privboost.data.design_matrix import Terms
 from privboost.data.features import (
     BooleanFeature,
@@ -24,6 +23,7 @@ from privboost.data.features import (
     Feature,
     OrdinalFeature,
 )
+from privboost.data.loading import open_source
 from privboost.data.rows import Codes, Layout, initial_states
 from privboost.data.targets import ClassTarget
 from privboost.data.times import DAY

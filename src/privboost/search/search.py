@@ -28,7 +28,7 @@ from privboost.accounting.composition import Curve, SearchRelease, curve_of
 from privboost.accounting.events import Planned, Relation
 from privboost.accounting.ledger import Ledger
 from privboost.accounts.account import PendingCharge, check_account
-from privboost.data.frames import StreamedTable
+from privboost.data.lazy_tables import StreamedTable
 from privboost.data.loading import Load, Side, SplitLoader
 from privboost.data.table import RemoteTable
 from privboost.data.targets import ClassTarget
