@@ -7,31 +7,28 @@ by private domain inference (`Domain.learn`), which is charged.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from privboost._core.checks import list_problems, unique_keys
+from privboost._core.checks import list_problems
 from privboost._core.errors import DomainError
 from privboost._core.files import write_file
 from privboost._core.hooks import resolve
 from privboost._core.pickling import DeclaredState
 from privboost._core.unit import Unit, column_of, describe_unit
-from privboost.data.features import Feature
-from privboost.data.schema import (
+from privboost.data.domain_json import (
     VERSION,
-    Comparison,
     Parts,
-    compare,
     domain_json,
     faults,
-    make_skeleton,
+    read_json,
     read_parts,
-    with_outside_counts,
 )
+from privboost.data.features import Feature
+from privboost.data.schema import Comparison, compare, make_skeleton, with_outside_counts
 from privboost.data.sources import open_table
 from privboost.data.targets import Target
 from privboost.reports.report import PrivacyReport
@@ -336,28 +333,6 @@ class Domain(DeclaredState):
         if self.privacy is not None:
             lines.append(f"  learned at: {self.privacy.guarantee}")
         return "\n".join(lines)
-
-
-def read_json(source: str | Path) -> Any:
-    """Read the payload of a domain, or of a part of one, from a JSON file or a JSON string."""
-    if isinstance(source, str) and source.lstrip().startswith("{"):
-        text, name = source, "the domain"
-    else:
-        name = str(source)
-        try:
-            text = Path(source).read_text(encoding="utf-8-sig")
-        except UnicodeDecodeError:
-            raise DomainError(f"{name} is not UTF-8 text") from None
-    try:
-        return json.loads(text, object_pairs_hook=unique_keys)
-    except json.JSONDecodeError as error:
-        raise DomainError(f"{name} is not JSON: {error}") from None
-    except DomainError:
-        raise
-    except RecursionError:
-        raise DomainError(f"{name} is nested too deep for a domain") from None
-    except ValueError:  # Python reads no whole number of thousands of digits
-        raise DomainError(f"{name} holds a number that is too long") from None
 
 
 INFERRED_REASON = "learned privately from the rows, in lesson "

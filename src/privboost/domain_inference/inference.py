@@ -42,6 +42,7 @@ from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease, Thr
 from privboost.accounts.account import PendingCharge, check_account
 from privboost.data.contribution_bound import UnitRule
 from privboost.data.domain import INFERRED_REASON, Domain, inferences_of, reported_inferences
+from privboost.data.domain_json import read_privacy
 from privboost.data.feature_base import MAX_CATEGORIES, MAX_CLASSES
 from privboost.data.features import (
     BooleanFeature,
@@ -52,7 +53,6 @@ from privboost.data.features import (
 )
 from privboost.data.files import are_files, check_header, is_number
 from privboost.data.loading import Load
-from privboost.data.schema import read_privacy
 from privboost.data.sources import attach_columns, check_columns_present, open_table
 from privboost.data.table import Batch, Table
 from privboost.data.targets import ClassTarget, NumberTarget, Target

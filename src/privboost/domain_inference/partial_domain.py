@@ -20,7 +20,8 @@ from privboost._core.unit import Unit, column_of
 from privboost._core.warnings import warn, warn_after_spending
 from privboost.accounting.formulas import round_up
 from privboost.accounting.ledger import Ledger
-from privboost.data.domain import Domain, read_json
+from privboost.data.domain import Domain
+from privboost.data.domain_json import read_json
 from privboost.data.feature_base import MAX_CLASSES, check_labels, check_scale
 from privboost.data.features import FEATURE_KINDS, OPEN_KIND, Feature
 from privboost.data.table import Batch
