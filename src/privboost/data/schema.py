@@ -7,7 +7,8 @@ files. Values are compared for public rows only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,10 +17,10 @@ import pyarrow as pa
 from privboost._core.checks import check_text
 from privboost._core.errors import SchemaError
 from privboost._core.grid import BLOCK_ROWS
-from privboost.data.domain_json import Parts, domain_json
+from privboost.data.domain_json import VERSION, Parts, domain_json
 from privboost.data.features import FEATURE_KINDS, OPEN_KIND, Feature
 from privboost.data.files import check_header
-from privboost.data.table import Batch, Column, Table
+from privboost.data.table import Column, Table
 from privboost.data.targets import Target
 from privboost.data.unit_names import read_unit_names
 from privboost.data.values import column_kind
@@ -78,23 +79,7 @@ def make_skeleton(
     header: bool = False,
     unit: str | None = None,
 ) -> Skeleton:
-    """Return the skeleton of a domain for a table.
-
-    Parameters
-    ----------
-    table : Table
-        The table. No row is read.
-    target : str
-        The column to predict.
-    leave_out : sequence of str
-        Columns that are no features.
-    task : {"classes", "number"}, optional
-        What the target is; by default its type decides, or both are left open.
-    header : bool
-        Whether the first line of a text file is known to name its columns.
-    unit : str, optional
-        The column that identifies protected units, which is no feature.
-    """
+    """Return the skeleton of a domain for a table; no row is read. See `Domain.skeleton`."""
     if table.is_text:
         if not header:
             raise SchemaError(
@@ -115,8 +100,12 @@ def make_skeleton(
     for name in (*features, target):
         check_text(name, "a column's name")
     form: dict[str, Any] = {
-        "version": 1,
-        "features": {name: _feature(kinds[name]) for name in features if kinds[name]},
+        "version": VERSION,
+        "features": {
+            name: dict(_OPEN) if kinds[name] == "any" else _BY_TYPE[kinds[name]].skeleton()
+            for name in features
+            if kinds[name]
+        },
         "target": {"name": target} | _target(kinds[target], task),
     }
     if unit is not None:
@@ -145,10 +134,6 @@ def _kind(column: Column, name: str, text_file: bool) -> str:
     except SchemaError:
         return ""
     return "any" if found == "object" else found
-
-
-def _feature(column_type: str) -> dict[str, Any]:
-    return dict(_OPEN) if column_type == "any" else _BY_TYPE[column_type].skeleton()
 
 
 def _target(kind: str, task: str | None) -> dict[str, Any]:
@@ -186,10 +171,6 @@ class OutsideCounts:
     above: int = 0
     other: int = 0
 
-    def with_more(self, **counts: int) -> OutsideCounts:
-        """Return the counts with those of further values added."""
-        return replace(self, **{key: getattr(self, key) + n for key, n in counts.items()})
-
 
 @dataclass(frozen=True)
 class Comparison:
@@ -203,7 +184,7 @@ class Comparison:
         One message for each column whose type contradicts the domain.
     more : tuple of str
         Columns that the domain does not name; they are not read.
-    strays : tuple of Strays
+    strays : tuple of OutsideCounts
         For public rows: counts of values outside the domain, column by column.
     empty : tuple of str
         For public rows: columns that are missing in more than 99 % of them. Ordinals and classes
@@ -227,43 +208,38 @@ def compare(parts: Parts, table: Table) -> Comparison:
     named = parts.columns
     there = [name for name in named if name in table.columns]
     batch = next(table.batches(there, 1), {}) if there else {}
+    readers: list[tuple[str, Callable[[Column], Any]]] = [(f.name, f.read) for f in parts.features]
+    if parts.target is not None:
+        readers.append((parts.target.name, parts.target.code))
+    if parts.unit is not None:
+        unit = parts.unit.column
+        readers.append((unit, lambda column: read_unit_names(column, unit)))
+    unfit = []
+    for name, read in readers:
+        try:
+            if name in batch:
+                read(batch[name])
+        except SchemaError as error:
+            unfit.append(str(error))
     absent = tuple(name for name in named if name not in table.columns)
     more = tuple(name for name in table.columns if name not in named)
-    return Comparison(absent, tuple(_type_errors(parts, batch)), more)
+    return Comparison(absent, tuple(unfit), more)
 
 
 def with_outside_counts(found: Comparison, parts: Parts, table: Table) -> Comparison:
     """Return a comparison with exact counts of public rows, and the columns that are empty."""
     assert parts.target is not None
     declared: tuple[Feature | Target, ...] = (*parts.features, parts.target)
-    strays = {part.name: OutsideCounts(part.name) for part in declared}
-    for batch in table.batches(tuple(strays), BLOCK_ROWS):
+    counts: dict[str, Counter[str]] = {part.name: Counter() for part in declared}
+    for batch in table.batches(tuple(counts), BLOCK_ROWS):
         for part in declared:
             column = batch[part.name]
-            counts = part.count_outside(column)
-            strays[part.name] = strays[part.name].with_more(rows=len(column), **counts)
+            counts[part.name].update({"rows": len(column)} | part.count_outside(column))
+    strays = [OutsideCounts(name, **own) for name, own in counts.items()]
     with_other = {part.name for part in parts.features if not part.ordered}
     empty = tuple(
         own.name
-        for own in strays.values()
+        for own in strays
         if own.missing + (0 if own.name in with_other else own.other) > _MOST_MISSING * own.rows
     )
-    return replace(found, strays=tuple(strays.values()), empty=empty)
-
-
-def _type_errors(parts: Parts, batch: Batch) -> Iterator[str]:
-    target, unit = parts.target, parts.unit
-    for feature in parts.features:
-        if feature.name in batch:
-            yield from _error(feature.read, batch[feature.name])
-    if target is not None and target.name in batch:
-        yield from _error(target.code, batch[target.name])
-    if unit is not None and unit.column in batch:
-        yield from _error(read_unit_names, batch[unit.column], unit.column)
-
-
-def _error(read: Callable[..., Any], *arguments: Any) -> Iterator[str]:
-    try:
-        read(*arguments)
-    except SchemaError as error:
-        yield str(error)
+    return replace(found, strays=tuple(strays), empty=empty)
