@@ -52,13 +52,8 @@ def waiting(verbose: bool, what: str) -> Iterator[None]:
 def reading(verbose: bool, table: Any) -> Iterator[None]:
     """Show on the terminal how many bytes of a table's files were read.
 
-    Parameters
-    ----------
-    verbose : bool
-        Whether to show anything.
-    table : table
-        A table of files has `n_bytes`, and calls its `watch` with the bytes read; a second pass
-        over the files adds nothing. Other tables show no amount.
+    A table of files has `n_bytes`, and calls its `watch` with the bytes read; a second pass over
+    the files adds nothing. Other tables show no amount.
     """
     console = _terminal(verbose)
     total = getattr(table, "n_bytes", None)

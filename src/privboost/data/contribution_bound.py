@@ -21,17 +21,7 @@ from privboost.randomness.keystream import KeyStream
 
 @dataclass(frozen=True, eq=False)
 class UnitRule:
-    """Bound on the rows of one protected unit.
-
-    Attributes
-    ----------
-    column : str
-        The column that names units.
-    max_rows : int
-        The largest number of rows of a unit that are used.
-    key : uint64 array of length 2
-        The key of the hash that chooses them.
-    """
+    """Bound on the rows of one protected unit: the unit's column, and the key of the choice."""
 
     column: str
     max_rows: int
@@ -89,19 +79,8 @@ def kept_rows(
     the smallest keyed hashes of the unit's name, all fields of the row, and the row's number among
     the unit's identical rows.
 
-    Parameters
-    ----------
-    blocks : sequence of Rows
-        All rows.
-    unit : int64 array
-        The unit of each row as an index into `names`, in the order of the blocks; negative for
-        none (the row is dropped).
-    names : pyarrow.Array
-        The canonical names of the units, as bytes.
-    max_rows : int
-        The public bound.
-    key : uint64 array of length 2
-        The secret key of the hash.
+    `unit` has the unit of each row as an index into the canonical names, in the order of the
+    blocks; negative for none (the row is dropped).
 
     Privacy
     -------

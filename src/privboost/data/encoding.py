@@ -1,10 +1,8 @@
-"""From a table and its domain to codes.
+"""Coding of a table's features, block by block, in as many threads as are worth using.
 
 A feature's codes are its values' bins or categories, then "other" (categories only), then
 "missing". A number's bin is how many of the feature's edges lie below it, so `x ≤ edge[b]` is
 `code ≤ b`. Each value is coded by itself: no value can change another's code, and none can raise.
-
-How many threads read a table, and how many rows a block has.
 """
 
 from __future__ import annotations
@@ -66,14 +64,10 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, eq=False)
 class Encoder(DeclaredState):
-    """Coding of the features of a domain. Edges are computed once and kept in models.
+    """Coding of the features of a domain.
 
-    Parameters
-    ----------
-    domain : Domain
-        What is public.
-    edges : tuple
-        The fine edges of each feature (float64); none for categories.
+    The fine edges of each feature (float64; none for categories) are computed once and kept in
+    models.
     """
 
     domain: Domain
@@ -120,16 +114,9 @@ class Encoder(DeclaredState):
             yield self.code(batch)
 
     def map_codes(self, data: Any, act: Callable[[Codes], _T], n_jobs: int | None) -> list[_T]:
-        """Code a table without labels, and apply a function to each block; the first has no rows.
+        """Code a table without labels, and apply a function to each block, from any thread.
 
-        Parameters
-        ----------
-        data : table
-            The rows.
-        act : callable
-            The function, called from any thread.
-        n_jobs : int, optional
-            The number of threads; by default one for each core.
+        The first block has no rows. By default there is a thread for each core.
         """
         names = self.domain.feature_names
         table = open_table(data, names, every_line=True)

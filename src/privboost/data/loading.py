@@ -44,15 +44,7 @@ _APART = "\0 {} given apart"
 
 @dataclass(frozen=True)
 class Roles:
-    """Columns with other roles than features.
-
-    Attributes
-    ----------
-    target : str
-        The labels.
-    weight : str or None
-        The sample weights.
-    """
+    """Columns with other roles than features: labels, and sample weights."""
 
     target: str
     weight: str | None = None
@@ -242,15 +234,7 @@ class Side:
 
 @dataclass(frozen=True, eq=False)
 class SplitLoader:
-    """Loads the rows of another loader that are on one side of a split.
-
-    Attributes
-    ----------
-    whole : Loader
-        The other loader.
-    side : Side
-        The side.
-    """
+    """Loads the rows of another loader that are on one side of a split."""
 
     magic: ClassVar[bytes] = b"PVBPART1"
     by_place: ClassVar[bool] = True
@@ -313,8 +297,6 @@ class Coded:
 
     Attributes
     ----------
-    blocks : tuple of Rows
-        The rows.
     units : pyarrow.Array or None
         The names of the units of these rows, if rows name units.
     n_read : int
@@ -364,7 +346,7 @@ def _load(load: Load, known: list[pa.Array], pool: ThreadPool, rows: int | None)
 def check_schema(loader: Loader, table: Table) -> str:
     """Raise SchemaError unless a table's column types fit its domain; no row is read.
 
-    Returns the type of the unit column (see `unit_names.unit_kind`); "any" without one, and for a
+    Returns the type of the unit column (see `unit_kind`); "any" without one, and for a
     text file, whose values are all strings.
     """
     batch = next(table.batches(loader.columns, 1))

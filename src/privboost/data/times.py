@@ -66,21 +66,9 @@ _NEAR = 2**33
 
 
 def read_dates(column: Column, name: str, step: int) -> np.ndarray:
-    """Return a column of dates or times as integers of steps since 1970, in float64.
+    """Return a column of dates or times as whole steps (`SECOND` or `DAY`) since 1970, in float64.
 
-    Parameters
-    ----------
-    column : Column
-        Dates, times, or strings like 2024-01-05 or 2024-01-05T12:30:00+01:00.
-    name : str
-        The column's name, for errors.
-    step : int
-        The step in nanoseconds: `SECOND` or `DAY`. Fractions are cut off.
-
-    Returns
-    -------
-    float64 array
-        NaN for missing values, and for values that are no dates.
+    Fractions of a step are cut off. NaN for missing values, and for values that are no dates.
     """
     if isinstance(column, np.ndarray):
         if column.dtype.kind in "MO":

@@ -61,15 +61,12 @@ def plain_numbers(column: Column) -> np.ndarray | None:
     """Return a view of a column of plain numbers; None for any other column."""
     if isinstance(column, pa.ChunkedArray) and column.num_chunks == 1:
         column = column.chunk(0)
-    if isinstance(column, pa.Array) and not column.null_count and _is_plain(column.type):
-        column = column.to_numpy(zero_copy_only=True)
+    if isinstance(column, pa.Array) and not column.null_count:
+        plain = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+        column = column.to_numpy(zero_copy_only=True) if plain else column
     if type(column) is not np.ndarray or column.ndim != 1 or column.dtype.str[1:] not in NUMBERS:
         return None
     return column if column.dtype.isnative and column.flags.aligned else None
-
-
-def _is_plain(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
 _RECODED = (
@@ -83,17 +80,8 @@ def code_labels(
 ) -> np.ndarray:
     """Return the position of each value among the labels; −1 for other values, −2 for missing ones.
 
-    Parameters
-    ----------
-    column : Column
-        The values.
-    labels : sequence
-        All strings, or all numbers.
-    name : str
-        The column's name, for errors.
-    sparse : bool
-        Whether a column of floats is accepted although all labels are strings: in pandas a column
-        without any value has that type.
+    With `sparse`, a column of floats is accepted although all labels are strings: in pandas a
+    column without any value has that type.
     """
     places = _places_among(tuple(labels), sparse)
     if isinstance(column, np.ndarray) and column.dtype.kind == "O":

@@ -1,9 +1,7 @@
-"""Loader for private domain inference: numbers by power of two, categories as strings.
-
-Private bounds of numbers: noisy counts by signed power of two, and the range of full bins.
+"""Private bounds of numbers: noisy counts by signed power of two, and the range of full bins.
 
 All numbers are counted at once: a row lies in one bin of each, so it changes p counts of p numbers
-by one.
+by one. The loader codes numbers by power of two, and keeps categories as strings.
 """
 
 from __future__ import annotations
@@ -71,12 +69,11 @@ class InferenceLoader:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that are read."""
         unit = () if self.unit is None else (self.unit.column,)
         return tuple(dict.fromkeys([*self.numbers, *self.strings, *unit])) or (self.spare,)
 
     def read(self, batch: Batch, first: int) -> Rows:
-        """Code some rows. They have one label, and no ids: they are never sampled."""
+        # Rows have one label, and no ids: they are never sampled.
         size = len(batch[self.columns[0]])
         codes = Codes.empty(Layout((SIZE_CODES,) * len(self.numbers)), size)
         for k, name in enumerate(self.numbers):
@@ -88,12 +85,10 @@ class InferenceLoader:
         return Rows(codes, np.zeros(size, dtype=np.uint8), texts=texts)
 
     def name_units(self, batch: Batch) -> pa.Array:
-        """Return the canonical name of each row's unit, null where there is none."""
         assert self.unit is not None
         return read_unit_names(batch[self.unit.column], self.unit.column)
 
     def to_bytes(self) -> bytes:
-        """Serialise the loader for another process."""
         payload: dict[str, Any] = {
             "numbers": list(self.numbers),
             "words": list(self.strings),
@@ -105,12 +100,10 @@ class InferenceLoader:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> InferenceLoader:
-        """Read the bytes of `to_bytes`."""
         payload = codec.load(data, cls.magic)
         unit = None if payload["unit"] is None else UnitRule(**payload["unit"])
-        numbers, strings, durations = (
-            tuple(payload[key]) for key in ("numbers", "words", "durations")
-        )
+        names = (tuple(payload[key]) for key in ("numbers", "words", "durations"))
+        numbers, strings, durations = names
         return cls(numbers, strings, unit, payload["spare"], durations)
 
 
@@ -138,20 +131,14 @@ def learn_bounds(
 ) -> dict[str, Bounds]:
     """Release counts by power of two, and derive the bounds of numbers from them.
 
-    Parameters
-    ----------
-    names : sequence of str
-        The numbers, in the order of the rows' codes.
-    curator : Curator
-        The curator.
-    event : GaussianRelease or LaplaceRelease
-        The noise, as it was reserved.
-
     Privacy
     -------
     Spends `event`; bounds are post-processing.
     """
-    counts = curator.sums(_sizes(len(names)), event)[0, :, 0] / CLIP_STEPS
+    cells = np.arange(SIZE_CODES)
+    every = CellMap.side_by_side(CellMap.of_feature(k, cells) for k in range(len(names)))
+    query = NodeHistograms(stump(), every, statistics=COUNT)
+    counts = curator.sums(query, event)[0, :, 0] / CLIP_STEPS
     least = least_count(event, len(counts))
     by_name = counts.reshape(len(names), SIZE_CODES)[:, :-1]  # the last are missing
     return {name: _span(own, least) for name, own in zip(names, by_name, strict=True)}
@@ -168,13 +155,6 @@ def least_count(event: GaussianRelease | LaplaceRelease, bins: int) -> float:
     if isinstance(event, LaplaceRelease):  # P(noise > x) = exp(-x/scale)/2
         return 1 - scale * math.log(2 * probability)
     return 1 + scale * float(ndtri(1 - probability))
-
-
-def _sizes(numbers: int) -> NodeHistograms:
-    """Return the query for counts by power of two of every number."""
-    cells = np.arange(SIZE_CODES)
-    every = CellMap.side_by_side(CellMap.of_feature(k, cells) for k in range(numbers))
-    return NodeHistograms(stump(), every, statistics=COUNT)
 
 
 def _span(counts: np.ndarray, least: float) -> Bounds:

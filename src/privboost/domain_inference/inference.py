@@ -1,4 +1,4 @@
-"""Private domain inference: plan and releases.
+"""Private domain inference (`Domain.learn`): plan, releases, and report.
 
 The columns of a table and their types are its schema, which is public; of a boolean column nothing
 else is needed. A column of Python objects, or of a text file, counts as strings unless the caller
@@ -11,8 +11,6 @@ declares numbers: its values must not decide. Everything else is released with n
 
 Under pure DP (δ = 0) only the bounds of numbers are released, with Laplace noise: releasing which
 strings occur needs a δ, so classes and categories must be given.
-
-`Domain.learn`: private domain inference with a budget, a ledger and a report of its own.
 """
 
 from __future__ import annotations
@@ -180,17 +178,7 @@ class InferencePlan:
 
 
 def open_without_domain(data: Any, labels: Any, target: str) -> Table:
-    """Open a table to infer a domain from.
-
-    Parameters
-    ----------
-    data : table
-        See `sources.open_table`; a list has no column names and is refused.
-    labels : one-dimensional, optional
-        The target, if it is no column of the table.
-    target : str
-        The target's name.
-    """
+    """Open a table to infer a domain from; labels are attached if they are no column of it."""
     if isinstance(data, list | tuple) and not are_files(data):
         raise SchemaError(
             "a list has no columns of its own: to learn a domain, pass a data frame or an array"
@@ -214,12 +202,8 @@ def plan_inference(
     ----------
     table : Table
         See `open_without_domain`.
-    target : str
-        The target's name.
-    task : {"classes", "number"}, optional
-        What the target is; by default strings and booleans are classes, numbers a number.
-    given : mapping
-        The public part of the domain's JSON payload; see `known.read_partial_domain`.
+    target, task, given
+        See `Domain.learn`.
     delta : float
         The whole δ, half of which is for thresholds. With 0, categories and classes must be given.
     weights : str, optional
@@ -251,7 +235,11 @@ def plan_inference(
     } | declared
     if table.is_text:
         kinds |= {name: "untyped" for name in unknown if name not in declared}
-    known = known | {name: _boolean(name) for name in unknown if kinds[name] == "bool"}
+    known = known | {
+        name: BooleanFeature(name, missing=True, reason=_BOOLEAN_REASON)
+        for name in unknown
+        if kinds[name] == "bool"
+    }
     known = {name: known[name] for name in features if name in known}
     check_columns(batch, known, declared, known_target, unit)
     unknown = [name for name in unknown if name not in known]
@@ -320,7 +308,12 @@ def _release(
 ) -> tuple[Domain, float | None]:
     curator.publish(Start(SQUARED_NUMBER.table(1.0, 1.0)))
     events = iter(planned.event for planned in plan.releases)
-    n = None if plan.pure else _count_rows(curator, next(events))
+    n = None
+    if not plan.pure:
+        event = next(events)
+        assert isinstance(event, GaussianRelease)
+        counts = curator.sums(TreeSums((stump(),), statistics=COUNT), event)
+        n = float(counts[0, 0, 0]) / CLIP_STEPS
     bounds: dict[str, Bounds] = {}
     if plan.numbers:
         event = next(events)
@@ -363,12 +356,6 @@ def _releases(
         event = ThresholdRelease(what, 1.0, steps, strings, rows, (1.0,), delta_of_threshold=share)
         parts.append((event, "words"))
     return by_shares([(Planned(event, 1), PARTS[part]) for event, part in parts])
-
-
-def _count_rows(curator: Curator, event: Event) -> float:
-    assert isinstance(event, GaussianRelease)
-    counts = curator.sums(TreeSums((stump(),), statistics=COUNT), event)
-    return float(counts[0, 0, 0]) / CLIP_STEPS
 
 
 def _read_values(plan: InferencePlan, released: Sequence[bytes]) -> dict[str, list[str]]:
@@ -419,11 +406,7 @@ def _classes(released: list[str], kind: str) -> tuple[Any, ...]:
     return tuple(classes[:MAX_CLASSES])
 
 
-def _boolean(name: str) -> BooleanFeature:
-    """Return the feature of a boolean column, which needs no inference."""
-    return BooleanFeature(name, missing=True, reason="the column holds truth values by its type")
-
-
+_BOOLEAN_REASON = "the column holds truth values by its type"
 _NOBODY = "(no value stood out)"
 """The only category of a column in which no value exceeded the threshold."""
 
@@ -466,7 +449,8 @@ def learn_domain(
     warn_of_parameters(epsilon, delta, random_state)
     table = open_without_domain(open_remote(frame), y, target)
     plan = plan_inference(table, target, task, part, delta, threshold_delta=threshold_delta)
-    earlier = _price(part)
+    # The cost of the given part if it was inferred, assumed to be from the same rows.
+    earlier = None if part.get("privacy") is None else read_privacy(part["privacy"])
     if not inferences_of(plan.given) <= reported_inferences(earlier):
         raise DomainError(
             'given: a part was learned privately, but its price ("privacy") is not there: give the '
@@ -499,12 +483,6 @@ def report_inference(
     assumed = (*_ASSUMED, *(unit_assumptions(plan.unit) if plan.unit else ()))
     parameters = {"target": plan.target_name, "lessons": " ".join(sorted(domain.inferences))}
     return write_report(ledger, plan.unit, assumed, seeded, parameters, plan.digest, "Domain.learn")
-
-
-def _price(part: Mapping[str, Any]) -> PrivacyReport | None:
-    """Return the cost of the given part if it was inferred, assumed to be from the same rows."""
-    payload = part.get("privacy")
-    return None if payload is None else read_privacy(payload)
 
 
 def _check(target: Any, task: Any, ledger: Any) -> None:

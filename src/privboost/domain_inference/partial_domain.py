@@ -1,8 +1,6 @@
-"""The public part of a domain whose rest is inferred.
+"""The public part of a domain whose rest is inferred, and messages about what is not declared.
 
-It may be a skeleton, in which null stands for what is inferred.
-
-Arguments of private domain inference, and its messages.
+The part may be a skeleton, in which null stands for what is inferred.
 """
 
 from __future__ import annotations
@@ -66,25 +64,14 @@ class PartialDomain:
 
 
 def read_partial_domain(given: Mapping[str, Any], target: str) -> PartialDomain:
-    """Read a part of a domain's JSON payload by completing it.
-
-    Parameters
-    ----------
-    given : mapping
-        The part: "features", "target" and "unit" as in a domain, and "leave_out", a list of
-        columns. A feature may declare its kind alone.
-    target : str
-        The target's name.
-    """
+    """Read a part of a domain's JSON payload by completing it; see `given` of `Domain.learn`."""
     given = {key: part for key, part in given.items() if key not in ("version", "privacy")}
     for key in given:
         if key not in _KEYS:
             raise DomainError(f"given: unknown key {key!r} (known: {', '.join(_KEYS)})")
-    features = given.get("features") or {}
-    kinds: dict[str, str] = {}
+    features, kinds = given.get("features") or {}, {}
     if isinstance(features, Mapping):
-        whole, kinds = _sort(features)
-        features = whole
+        features, kinds = _sort(features)
     payload: dict[str, Any] = {"version": 1, "features": features or _SPARE}
     declared = given.get("target") or {}
     if not isinstance(declared, Mapping):
@@ -187,15 +174,7 @@ def target_name_of(given: Mapping[str, Any]) -> str | None:
 
 
 def check_classes(classes: Any, task: str) -> tuple[Label, ...]:
-    """Check the parameter `classes`, which declares classes without a domain.
-
-    Parameters
-    ----------
-    classes : sequence
-        The parameter.
-    task : str
-        What the target is: "classes" or "number".
-    """
+    """Check the parameter `classes`, which declares classes without a domain."""
     if task != "classes":
         raise ValueError("classes is for classifiers, and the target is a number")
     return check_labels(classes, "classes", MAX_CLASSES, least=2)

@@ -166,12 +166,7 @@ class DomainInference:
         """Raise SchemaError if the labels' type is that of the other task; nothing is spent.
 
         Floats are no classes, and strings no numbers, unless the target is given. A text file, and
-        a column of Python objects, have no type.
-
-        Parameters
-        ----------
-        counterpart : str
-            The estimator for such labels.
+        a column of Python objects, have no type. The error names the estimator for such labels.
         """
         if self.y is None or self.table.is_text or self.target not in self.table.columns:
             return
@@ -242,7 +237,8 @@ class DomainInference:
     @property
     def target(self) -> str:
         """The name of the target."""
-        return self.y if isinstance(self.y, str) else _name_of(self.y)
+        name = self.y if isinstance(self.y, str) else getattr(self.y, "name", None)
+        return name if isinstance(name, str) and name else "y"
 
     @cached_property
     def table(self) -> Table:
@@ -339,9 +335,3 @@ def _learn(
     report = report_inference(own, plan, domain, inference.seeded)
     # Inference within a fit is part of the fit's entry in the account.
     return replace(domain, privacy=replace(report, rows=ledger.rows, entry=ledger.entry))
-
-
-def _name_of(y: Any) -> str:
-    """Return the name of a series, or "y"."""
-    name = getattr(y, "name", None)
-    return name if isinstance(name, str) and name else "y"
