@@ -18,15 +18,9 @@ from privboost._core.errors import DomainError
 from privboost._core.files import write_file
 from privboost._core.hooks import resolve
 from privboost._core.pickling import DeclaredState
-from privboost._core.unit import Unit, column_of, describe_unit
-from privboost.data.domain_json import (
-    VERSION,
-    Parts,
-    domain_json,
-    faults,
-    read_json,
-    read_parts,
-)
+from privboost._core.unit import Unit, describe_unit
+from privboost.data.domain_json import VERSION, Parts, domain_json, read_json, read_parts
+from privboost.data.feature_base import faults
 from privboost.data.features import Feature
 from privboost.data.schema import Comparison, compare, make_skeleton, with_outside_counts
 from privboost.data.sources import open_table
@@ -76,7 +70,8 @@ class Domain(DeclaredState):
     privacy: PrivacyReport | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        for fault in faults(self.feature_names, self.target.name, column_of(self.unit)):
+        unit = None if self.unit is None else self.unit.column
+        for fault in faults(self.feature_names, self.target.name, unit):
             raise DomainError(fault)
         if self.privacy is not None and self.privacy.public_rows:
             raise DomainError("privacy: a domain is learned with noise, at a price, or written")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from privboost._core.checks import Hole, check_mapping, first_duplicate, read_names, unique_keys
+from privboost._core.checks import Hole, check_mapping, read_names, unique_keys
 from privboost._core.errors import DomainError
 from privboost._core.unit import Unit
+from privboost.data.feature_base import faults
 from privboost.data.features import Feature, read_feature
 from privboost.data.targets import Target, read_target
 from privboost.reports.report import PrivacyReport
@@ -78,19 +79,6 @@ def read_parts(form: Mapping[str, Any]) -> Parts:
     ]
     parts.columns = tuple(dict.fromkeys(n for n in (*features, target, unit) if n is not None))
     return parts
-
-
-def faults(features: Sequence[str], target: str | None, unit: str | None) -> Iterator[str]:
-    """Yield what is wrong with the columns: no features, or a column with two roles."""
-    if not features:
-        yield "features: at least one feature is needed"
-    twice = first_duplicate(features)
-    if twice is not None:
-        yield f"features.{twice}: declared twice"
-    if target is not None and target in features:
-        yield f"target.name: {target!r} is a feature too"
-    if unit is not None and unit in (*features, target):
-        yield f"unit.column: {unit!r} is a feature or the target too"
 
 
 def _string_at(form: Any, key: str) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -248,3 +248,16 @@ def check_labels(labels: Any, place: str, most: int, least: int = 1) -> tuple[La
         label = next(label for label in labels if label == twice)
         raise DomainError(f"{place}: {label!r} is given twice")
     return tuple(labels)
+
+
+def faults(features: Sequence[str], target: str | None, unit: str | None) -> Iterator[str]:
+    """Yield what is wrong with the columns: no features, or a column with two roles."""
+    if not features:
+        yield "features: at least one feature is needed"
+    twice = first_duplicate(features)
+    if twice is not None:
+        yield f"features.{twice}: declared twice"
+    if target is not None and target in features:
+        yield f"target.name: {target!r} is a feature too"
+    if unit is not None and unit in (*features, target):
+        yield f"unit.column: {unit!r} is a feature or the target too"

@@ -46,9 +46,7 @@ from privboost.data.values import (
     Label,
     code_labels,
     count_unlisted,
-    read_booleans,
     read_numbers,
-    read_ordinals,
 )
 
 
@@ -358,7 +356,8 @@ class BooleanFeature(OrderedFeature):
         return _whole_number(self.name, 0, 1, self.missing)
 
     def read(self, column: Column) -> np.ndarray:
-        return read_booleans(column, self.name)
+        numbers = read_numbers(column, self.name)
+        return np.where((numbers == 0) | (numbers == 1), numbers, math.nan)
 
     def format_value(self, value: float) -> str:
         return self.names[math.floor(value)]
@@ -411,7 +410,8 @@ class OrdinalFeature(OrderedFeature):
         return listed(few, " < ", "<,;")
 
     def read(self, column: Column) -> np.ndarray:
-        return read_ordinals(column, self.categories, self.name)
+        places = code_labels(column, self.categories, self.name)
+        return np.where(places < 0, math.nan, places.astype(np.float64))
 
     def format_value(self, value: float) -> str:
         return str(self.categories[math.floor(value)])

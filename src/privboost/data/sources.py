@@ -60,7 +60,7 @@ def open_table(data: Any, names: Sequence[str], every_line: bool = False) -> Tab
         return data
     if isinstance(data, str | Path):
         return open_file(data, every_line=every_line)
-    if are_files(data):
+    if isinstance(data, list | tuple) and are_files(data):
         return open_files(data, every_line=every_line)
     if isinstance(data, pa.dataset.Dataset):
         return DatasetTable(data)

@@ -20,8 +20,8 @@ from privboost._core.errors import SchemaError
 from privboost.data.table import Column
 from privboost.data.values import (
     as_arrow,
-    as_bytes,
     by_distinct_value,
+    bytes_like,
     is_missing,
     is_text,
     number_or_nan,
@@ -79,9 +79,7 @@ def read_dates(column: Column, name: str, step: int) -> np.ndarray:
     if pa.types.is_dictionary(kind):
         return by_distinct_value(column, lambda distinct: read_dates(distinct, name, step))
     if is_text(kind):
-        return by_distinct_value(
-            column, lambda distinct: _each(as_bytes(distinct), lambda value: _steps_of(value, step))
-        )
+        return _each_text(column, lambda value: _steps_of(value, step))
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         counts, missing = _counts(column)
         own = STEPS[getattr(kind, "unit", "D" if kind.bit_width == 32 else "ms")]
@@ -107,7 +105,7 @@ def read_durations(column: Column, name: str) -> np.ndarray:
     if pa.types.is_dictionary(kind):
         return by_distinct_value(column, lambda distinct: read_durations(distinct, name))
     if is_text(kind):
-        return by_distinct_value(column, lambda distinct: _each(as_bytes(distinct), _seconds_of))
+        return _each_text(column, _seconds_of)
     if pa.types.is_duration(kind):
         counts, missing = _counts(column)
         own = STEPS[kind.unit]
@@ -273,6 +271,12 @@ def _seconds_of(value: Any) -> float:
         return math.nan if isinstance(value, np.timedelta64) else number_or_nan(value)
     whole = count // SECOND
     return count // _MICROSECOND / 1e6 if abs(whole) < _NEAR else float(whole)
+
+
+def _each_text(column: pa.Array, read: Callable[[Any], float]) -> np.ndarray:
+    """Convert each distinct string once, as bytes: they need not be valid UTF-8."""
+    kind = bytes_like(column.type)
+    return by_distinct_value(column, lambda own: _each(own.cast(kind).to_pylist(), read))
 
 
 def _each(values: Any, read: Callable[[Any], float]) -> np.ndarray:

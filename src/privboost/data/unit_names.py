@@ -309,7 +309,8 @@ def _name_text(text: str) -> str | None:
     elif (instant := read_instant(text)) is not None:
         text = format_instant(instant)
     elif match := _HOUR.fullmatch(text):
-        text = _read_hour(match) or text
+        since = since_midnight(*match.groups())
+        text = text if since is None else format_clock(since)
     return _name_bytes(bytes.fromhex(text)) if _is_raw(text) else text
 
 
@@ -329,11 +330,6 @@ def _name_number(text: str) -> str:
     whole = int(Decimal(text))
     # An integer that a float holds exactly is formatted as that float.
     return str(int(Decimal(repr(value)))) if int(value) == whole else str(whole)
-
-
-def _read_hour(match: re.Match[str]) -> str | None:
-    since = since_midnight(*match.groups())
-    return None if since is None else format_clock(since)
 
 
 def _format_duration(nanoseconds: int) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -51,7 +51,7 @@ def read_numbers(column: Column, name: str) -> np.ndarray:
             return _floats(column.cast(pa.float64()))
         except pa.ArrowInvalid:
             # Some value is no number. Both ways read each readable value alike.
-            return _parse(column.cast(_bytes_like(kind)).to_pylist())
+            return _parse(column.cast(bytes_like(kind)).to_pylist())
     if _is_scalar(kind):
         return _floats(column)
     raise SchemaError(f"column {name!r} holds {kind}, but the domain says numbers")
@@ -100,25 +100,10 @@ def code_labels(
             + ("" if sparse else _RECODED)
         )
     column = _coded(column)
-    distinct = column.dictionary.cast(_bytes_like(kind)) if is_text(kind) else column.dictionary
+    distinct = column.dictionary.cast(bytes_like(kind)) if is_text(kind) else column.dictionary
     found = np.array([*map(places.find, distinct.to_pylist()), MISSING], dtype=np.int32)
     places_of_rows: np.ndarray = found[_places_of(column)]
     return places_of_rows
-
-
-def read_booleans(column: Column, name: str) -> np.ndarray:
-    """Return a column of booleans as 0 and 1, in float64; NaN for anything else.
-
-    The strings "true" and "false" count in any case, and so do numbers that are 0 or 1.
-    """
-    numbers = read_numbers(column, name)
-    return np.where((numbers == 0) | (numbers == 1), numbers, math.nan)
-
-
-def read_ordinals(column: Column, labels: Sequence[Label], name: str) -> np.ndarray:
-    """Return the position of each value among ordered labels, in float64; NaN if it is none."""
-    places = code_labels(column, labels, name)
-    return np.where(places < 0, math.nan, places.astype(np.float64))
 
 
 def count_unlisted(column: Column, labels: Sequence[Label], name: str) -> dict[str, int]:
@@ -135,12 +120,6 @@ def by_distinct_value(column: pa.Array, read: Callable[[pa.Array], np.ndarray]) 
     return own
 
 
-def as_bytes(column: pa.Array) -> list[bytes | None]:
-    """Return strings as bytes: they need not be valid UTF-8."""
-    found: list[bytes | None] = column.cast(_bytes_like(column.type)).to_pylist()
-    return found
-
-
 def read_texts(column: Column, name: str) -> pa.Array:
     """Return each value as the string that labels are compared with, as bytes; null if missing.
 
@@ -153,7 +132,7 @@ def read_texts(column: Column, name: str) -> pa.Array:
         column = pa.array(_native(column))
     column = _coded(as_arrow(column))
     kind = column.type.value_type
-    distinct = column.dictionary.cast(_bytes_like(kind)) if is_text(kind) else column.dictionary
+    distinct = column.dictionary.cast(bytes_like(kind)) if is_text(kind) else column.dictionary
     texts = map(_text_or_none, distinct.to_pylist())
     return pa.array(texts, pa.large_binary()).take(column.indices.cast(pa.int64()))
 
@@ -196,17 +175,6 @@ _ALIKE = {str, int, float, type(None)}
 """Types whose equal values have the same position; values of other types may not compare."""
 
 
-class _Found(dict[Any, int]):
-    """Cache of positions by value."""
-
-    def __init__(self, find: Callable[[Any], int]) -> None:
-        self._find = find
-
-    def __missing__(self, value: Any) -> int:
-        place = self[value] = self._find(value)
-        return place
-
-
 class _Places:
     """Positions of values among labels: by their string, else by value where both are numbers.
 
@@ -245,7 +213,7 @@ class _Places:
         """Return the positions of Python objects; each distinct one is looked up once."""
         find: Callable[[Any], int] = self.find
         if set(map(type, values)) <= _ALIKE:
-            find = _Found(self.find).__getitem__
+            find = cache(self.find)
         return np.fromiter(map(find, values), dtype=np.int32, count=len(values))
 
     def find(self, value: Any) -> int:
@@ -411,7 +379,7 @@ def _is_scalar(kind: pa.DataType) -> bool:
     return any(is_such(kind) for is_such in _SCALARS)
 
 
-def _bytes_like(kind: pa.DataType) -> pa.DataType:
+def bytes_like(kind: pa.DataType) -> pa.DataType:
     """Return the binary type for a string type: strings need not be valid UTF-8."""
     large = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
     return pa.large_binary() if large else pa.binary()

@@ -135,10 +135,7 @@ def learn_bounds(
     -------
     Spends `event`; bounds are post-processing.
     """
-    cells = np.arange(SIZE_CODES)
-    every = CellMap.side_by_side(CellMap.of_feature(k, cells) for k in range(len(names)))
-    query = NodeHistograms(stump(), every, statistics=COUNT)
-    counts = curator.sums(query, event)[0, :, 0] / CLIP_STEPS
+    counts = curator.sums(_sizes(len(names)), event)[0, :, 0] / CLIP_STEPS
     least = least_count(event, len(counts))
     by_name = counts.reshape(len(names), SIZE_CODES)[:, :-1]  # the last are missing
     return {name: _span(own, least) for name, own in zip(names, by_name, strict=True)}
@@ -155,6 +152,13 @@ def least_count(event: GaussianRelease | LaplaceRelease, bins: int) -> float:
     if isinstance(event, LaplaceRelease):  # P(noise > x) = exp(-x/scale)/2
         return 1 - scale * math.log(2 * probability)
     return 1 + scale * float(ndtri(1 - probability))
+
+
+def _sizes(numbers: int) -> NodeHistograms:
+    """Return the query for counts by power of two of every number."""
+    cells = np.arange(SIZE_CODES)
+    every = CellMap.side_by_side(CellMap.of_feature(k, cells) for k in range(numbers))
+    return NodeHistograms(stump(), every, statistics=COUNT)
 
 
 def _span(counts: np.ndarray, least: float) -> Bounds:

@@ -116,8 +116,6 @@ class InferencePlan:
     kinds : dict
         Types of columns: "text", "number", "duration", "bool" or "object" (see
         `values.column_kind`), or "untyped" for an undeclared column of a text file.
-    unit : Unit or None
-        The protected unit.
     releases : tuple of Planned
         The releases by part, calibrated (or not yet).
     scale : str

@@ -37,19 +37,15 @@ class PartialDomain:
 
     Attributes
     ----------
-    features : dict from name to Feature
-        Features that are declared completely.
+    features, target
+        What is declared completely.
     kinds : dict
         Column types ("number", "text" or "duration") of features of which only the kind is
         declared.
-    target : Target or None
-        The target, if it is declared completely.
     task : str or None
         "classes" or "number", if that is all that is declared of the target.
     scale : str
         The scale of a number to predict whose bounds are inferred.
-    unit : Unit or None
-        The protected unit.
     leave_out : tuple of str
         Columns that are no features.
     """
@@ -69,7 +65,8 @@ def read_partial_domain(given: Mapping[str, Any], target: str) -> PartialDomain:
     for key in given:
         if key not in _KEYS:
             raise DomainError(f"given: unknown key {key!r} (known: {', '.join(_KEYS)})")
-    features, kinds = given.get("features") or {}, {}
+    features = given.get("features") or {}
+    kinds: dict[str, str] = {}
     if isinstance(features, Mapping):
         features, kinds = _sort(features)
     payload: dict[str, Any] = {"version": 1, "features": features or _SPARE}

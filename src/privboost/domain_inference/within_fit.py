@@ -66,22 +66,14 @@ _ROUGH_STEPS, _ROUGH_ROWS = 2**12, 2**6
 class DomainInference:
     """A table without a domain, and the budget for inferring one.
 
-    Parameters
+    Attributes
     ----------
-    X, y
+    X, y, weights
         The arguments of `fit`.
     task : str
         What the target is: "classes" or "number".
     share : float
-        The fraction of the budget for inference.
-    budget : Budget
-        The whole budget.
-    weights : column or str, optional
-        The sample weights, or the column that holds them.
-    seeded : bool
-        Whether noise comes from a seed.
-    open_backend : OpenBackend
-        Opens the backend that holds the rows meanwhile.
+        The fraction of the whole budget for inference.
     part : mapping
         The public part of the domain's JSON payload.
     threshold_delta : float
@@ -248,18 +240,14 @@ class DomainInference:
 
 @dataclass(frozen=True, eq=False)
 class InferredDomain:
-    """A domain that was inferred as part of a fit.
+    """A domain that was inferred as part of a fit, with the report of its cost.
 
     Attributes
     ----------
-    domain : Domain
-        The domain, with the report of its cost.
     budget : Budget
         The budget left for training, or the whole budget with the releases spent within it.
     ledger : Ledger or None
         The ledger to continue, with a placeholder for training; None if training needs its own.
-    placeholder : Planned or None
-        The placeholder.
     """
 
     domain: Domain
