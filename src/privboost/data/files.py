@@ -25,7 +25,6 @@ from privboost.data.table import Batch, Piece, Table, Watch, unique
 
 _CSV_BYTES = 2**24
 """The longest record of a text file, and the size of the blocks that are read."""
-_READ = pa.csv.ReadOptions(block_size=_CSV_BYTES, use_threads=False)
 _PATIENCE = 1000
 """Milliseconds to wait for arrow's threads."""
 
@@ -108,7 +107,7 @@ class CsvTable(Table):
         source = pa.PythonFile(file, mode="r")
         parse = self._parse(judge, several=len(self.columns) > 1)
         try:
-            reader = pa.csv.open_csv(source, _READ, parse, convert)
+            reader = pa.csv.open_csv(source, self._read(), parse, convert)
             yield from reader
         finally:
             source.close()
@@ -122,7 +121,7 @@ class CsvTable(Table):
             raise SchemaError(f"{self._path.name} has no header line")
         try:
             names = pa.csv.read_csv(
-                io.BytesIO(head + b"\n"), _READ, self._parse(self._judge(), several=True)
+                io.BytesIO(head + b"\n"), self._read(), self._parse(self._judge(), several=True)
             )
             return list(names.schema.names)
         except pa.ArrowInvalid:
@@ -149,6 +148,9 @@ class CsvTable(Table):
             ignore_empty_lines=several,
             invalid_row_handler=judge,
         )
+
+    def _read(self) -> Any:
+        return pa.csv.ReadOptions(block_size=_CSV_BYTES, use_threads=False)
 
 
 class _Utf8(io.RawIOBase):

@@ -111,7 +111,10 @@ class LazyTable(StreamedTable):
                 "the types of a text file's columns are guessed from its rows, so a lazy frame "
                 "that scans one cannot be used: pass the file's path, or write it as Parquet"
             )
-        self._frame, self._empty = frame, _schema(frame)
+        no_rows = _attempt(lambda: frame.collect_schema().to_frame())
+        if no_rows is None:
+            raise SchemaError("the lazy frame's query does not fit its columns")
+        self._frame, self._empty = frame, FrameTable(nw.from_native(no_rows, eager_only=True))
         self.columns = self._empty.columns
 
     def _no_rows(self, names: Sequence[str]) -> Batch:
@@ -146,14 +149,6 @@ def _check_types_are_written(dataset: Any) -> None:
             "partitions of a dataset are columns whose types are guessed from the names of "
             "folders: write them into the files, and make the dataset without a partitioning"
         )
-
-
-def _schema(frame: Any) -> FrameTable:
-    """Return a frame's columns without rows."""
-    found = _attempt(lambda: frame.collect_schema().to_frame())
-    if found is None:
-        raise SchemaError("the lazy frame's query does not fit its columns")
-    return FrameTable(nw.from_native(found, eager_only=True))
 
 
 def _attempt(act: Callable[[], Any]) -> Any:

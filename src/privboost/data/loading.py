@@ -266,14 +266,15 @@ class SplitLoader:
     def _on_first_side(self, names: pa.Array) -> np.ndarray:
         """Whether each row's unit is on the first side; a row without a unit is on neither."""
         coded = names.dictionary_encode()
-        first = [self._is_first(name) for name in coded.dictionary.to_pylist()]
+        key, limit = self.side.key.tobytes(), int(self.side.share * 2**64)
+        digests = (
+            hashlib.blake2b(name, key=key, digest_size=8).digest()
+            for name in coded.dictionary.to_pylist()
+        )
+        first = [int.from_bytes(digest, "little") < limit for digest in digests]
         place = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False)
         chosen: np.ndarray = np.array([*first, False])[place]
         return chosen
-
-    def _is_first(self, name: bytes) -> bool:
-        digest = hashlib.blake2b(name, key=self.side.key.tobytes(), digest_size=8).digest()
-        return int.from_bytes(digest, "little") < int(self.side.share * 2**64)
 
     def to_bytes(self) -> bytes:
         payload = {

@@ -90,11 +90,6 @@ class BaseTarget(DeclaredState, ABC):
         """Return the JSON payload."""
 
     @property
-    def is_number(self) -> bool:
-        """Whether a number is to be predicted, instead of a class."""
-        return self.task == "number"
-
-    @property
     def n_classes(self) -> int:
         """The number of classes; 0 for a number."""
         return 0
