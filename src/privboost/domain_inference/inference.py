@@ -170,10 +170,6 @@ class InferencePlan:
         events = [[p.count, p.event.to_dict()] for p in self.releases]
         return hashlib.sha256(json.dumps([form, events]).encode()).hexdigest()
 
-    def with_releases(self, releases: Sequence[Planned]) -> InferencePlan:
-        """Return the plan with calibrated releases."""
-        return replace(self, releases=tuple(releases))
-
 
 def open_without_domain(data: Any, labels: Any, target: str) -> Table:
     """Open a table to infer a domain from; labels are attached if they are no column of it."""
@@ -457,7 +453,8 @@ def learn_domain(
     if earlier is not None:
         check_domain_inference(earlier, plan.unit)
     accountant = plan.accountant
-    plan = plan.with_releases(calibrate(plan.releases, epsilon, delta, accountant))
+    made = calibrate(plan.releases, epsilon, delta, accountant)
+    plan = replace(plan, releases=tuple(made))
     check_grid(planned.event for planned in plan.releases)
     pending_charge = None
     if account is not None:

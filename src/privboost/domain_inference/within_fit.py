@@ -272,7 +272,7 @@ def infer_jointly(
     rest = GaussianRelease("training", math.sqrt(1 / (1 - share)), steps, 1, rows, (1.0,))
     wanted = [*(p.scaled(math.sqrt(1 / share)) for p in plan.releases), Planned(rest, 1)]
     made = calibrate(wanted, budget.epsilon, budget.delta, ledger.accountant)
-    plan, placeholder = plan.with_releases(made[:-1]), made[-1]
+    plan, placeholder = replace(plan, releases=tuple(made[:-1])), made[-1]
     check_grid(planned.event for planned in plan.releases)
     ledger.reserve(made)
     part = Ledger(budget.epsilon, budget.delta, ledger.accountant)
@@ -303,9 +303,8 @@ def infer_separately(
     if pending_charge is not None:
         pending_charge.check(made, after)
     ledger.reserve(made)
-    return InferredDomain(
-        _learn(plan.with_releases(made), inference, ledger, ledger, keys), inference.rest
-    )
+    plan = replace(plan, releases=tuple(made))
+    return InferredDomain(_learn(plan, inference, ledger, ledger, keys), inference.rest)
 
 
 def _learn(
