@@ -28,9 +28,8 @@ from privboost._core.grid import BLOCK_ROWS, VECTOR_STEPS
 from privboost.cuda.backend import CudaBackend, open_cuda
 from privboost.cuda.device import find_devices, open_device
 from privboost.cuda.rows import leave_numbers
-from privboost.data.attached_columns import open_source
 from privboost.data.encoding import Encoder
-from privboost.data.loading import Load, RowLoader, load_rows
+from privboost.data.loading import Load, RowLoader, load_rows, open_source
 from privboost.data.rows import Codes, Rows
 from privboost.datasets import load_adult
 from privboost.engine.backend import LocalBackend

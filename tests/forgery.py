@@ -21,7 +21,8 @@ from privboost._core import codec
 from privboost._core.checks import is_writable
 from privboost._core.threads import Kernel
 from privboost.data import kernels as coding_kernels
-from privboost.data.features import CategoricalFeature, ClassTarget
+from privboost.data.features import CategoricalFeature
+from privboost.data.targets import ClassTarget
 from privboost.engine import block_kernels, kernels
 from privboost.engine.backend import LocalBackend
 from privboost.engine.protocol import MAGIC

@@ -14,12 +14,9 @@ from privboost.recipes import ESTIMATORS
 # isort: off
 if TYPE_CHECKING:  # the same names, for tools that read types
     from privboost.data.domain import Domain as Domain
+    from privboost.data.features import CategoricalFeature as CategoricalFeature
+    from privboost.data.targets import ClassTarget as ClassTarget, NumberTarget as NumberTarget
     from privboost.data.features import (
-        CategoricalFeature as CategoricalFeature,
-        ClassTarget as ClassTarget,
-        NumberTarget as NumberTarget,
-    )
-    from privboost.data.ordered_features import (
         BooleanFeature as BooleanFeature,
         DateFeature as DateFeature,
         DurationFeature as DurationFeature,
@@ -89,15 +86,15 @@ if TYPE_CHECKING:  # the same names, for tools that read types
 __version__ = "0.1.0"
 
 _HOMES = {
-    "BooleanFeature": "data.ordered_features",
+    "BooleanFeature": "data.features",
     "CategoricalFeature": "data.features",
-    "ClassTarget": "data.features",
-    "DateFeature": "data.ordered_features",
+    "ClassTarget": "data.targets",
+    "DateFeature": "data.features",
     "Domain": "data.domain",
-    "DurationFeature": "data.ordered_features",
-    "NumberTarget": "data.features",
-    "NumericFeature": "data.ordered_features",
-    "OrdinalFeature": "data.ordered_features",
+    "DurationFeature": "data.features",
+    "NumberTarget": "data.targets",
+    "NumericFeature": "data.features",
+    "OrdinalFeature": "data.features",
     "Unit": "_core.unit",
     "BudgetError": "_core.errors",
     "DeviceError": "_core.errors",

@@ -19,9 +19,8 @@ from privboost._core.grid import BLOCK_ROWS, VECTOR_STEPS
 from privboost.cuda.backend import CudaBackend
 from privboost.cuda.device import MANY_ROWS, find_devices, open_device, source
 from privboost.cuda.rows import NumberLoader, Uncoded
-from privboost.data.attached_columns import open_source
 from privboost.data.encoding import Encoder
-from privboost.data.loading import Load, RowLoader, load_rows
+from privboost.data.loading import Load, RowLoader, load_rows, open_source
 from privboost.data.rows import Codes, Layout, Rows
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import CellSums, GramSums, LinearSums, NodeHistograms, TreeSums

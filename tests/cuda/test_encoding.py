@@ -12,9 +12,8 @@ from privboost.cuda import rows as coding
 from privboost.cuda.backend import CudaBackend
 from privboost.cuda.device import StreamingDevice
 from privboost.cuda.rows import DeviceRows, NumberLoader, Uncoded, leave_numbers
-from privboost.data.attached_columns import open_source
 from privboost.data.encoding import Encoder
-from privboost.data.loading import Load, RowLoader, load_rows
+from privboost.data.loading import Load, RowLoader, load_rows, open_source
 from privboost.data.values import plain_numbers
 from tests.cuda.conftest import crowd
 from tests.cuda.processor_device import ProcessorDevice

@@ -8,8 +8,8 @@ from pyarrow import csv
 from privboost import Domain, DomainError
 from privboost._core.unit import Unit
 from privboost.data.encoding import Encoder
-from privboost.data.features import CategoricalFeature, ClassTarget, NumberTarget
-from privboost.data.ordered_features import NumericFeature
+from privboost.data.features import CategoricalFeature, NumericFeature
+from privboost.data.targets import ClassTarget, NumberTarget
 
 FORM = {
     "version": 1,

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from privboost import Domain, SchemaError
 from privboost._core.grid import FULL_RANGE, LABEL_STEPS, SCORE_STEPS, WEIGHT_STEPS
 from privboost.data.encoding import Encoder, code_weights
-from privboost.data.frames import objects
 from privboost.data.rows import initial_states, join
-from privboost.data.sources import open_vector, slice_vector
+from privboost.data.sources import open_vector
+from privboost.data.table import objects, slice_vector
 from privboost.data.values import (
     MISSING,
     OTHER,

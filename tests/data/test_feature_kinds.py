@@ -12,9 +12,8 @@ from privboost._core.errors import DomainError
 from privboost._core.hooks import resolve
 from privboost.data import features
 from privboost.data.encoding import Encoder
-from privboost.data.features import FEATURE_KINDS
+from privboost.data.features import FEATURE_KINDS, NumericFeature
 from privboost.data.loading import RowLoader, read_loader
-from privboost.data.ordered_features import NumericFeature
 from privboost.data.values import read_numbers
 
 

@@ -21,8 +21,9 @@ import pytest
 from privboost import Domain, PrivBoostClassifier, SchemaError
 from privboost.data.encoding import Encoder
 from privboost.data.rows import join
-from privboost.data.sources import open_vector, slice_vector
-from privboost.data.units import read_unit_names
+from privboost.data.sources import open_vector
+from privboost.data.table import slice_vector
+from privboost.data.unit_names import read_unit_names
 from tests.tables import encode_training
 
 

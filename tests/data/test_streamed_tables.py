@@ -17,9 +17,9 @@ from privboost import (
     SchemaError,
     evaluate,
 )
-from privboost.data import frames
+from privboost.data import table as tables
 from privboost.data.encoding import Encoder
-from privboost.data.frames import _attempt
+from privboost.data.lazy_tables import _attempt
 from privboost.data.rows import Codes, Rows
 from privboost.data.sources import count_rows, open_table
 from tests.tables import make_domain, make_frame
@@ -168,7 +168,7 @@ def test_other_lazy_frames_are_refused():
     class Old:
         """A lazy frame of an earlier polars."""
 
-    from privboost.data.frames import LazyTable
+    from privboost.data.lazy_tables import LazyTable
 
     with pytest.raises(TypeError, match="collect it first"):
         LazyTable(Old())
@@ -201,7 +201,7 @@ def test_a_sparse_matrix_is_the_dense_one(kind, monkeypatch):
     model = PrivBoostClassifier(1.0, 1e-6, GRID, n_estimators=12, random_state=0)
     expected = model.fit(dense, labels).predict_proba(dense)
     np.testing.assert_array_equal(model.fit(sparse, labels).predict_proba(sparse), expected)
-    monkeypatch.setattr(frames, "_DENSE_VALUES", 60)
+    monkeypatch.setattr(tables, "_DENSE_VALUES", 60)
     np.testing.assert_array_equal(model.fit(sparse, labels).predict_proba(sparse), expected)
     assert count_rows(sparse) == 400
 

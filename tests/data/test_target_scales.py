@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from privboost import NumberTarget
 from privboost._core.grid import LABEL_STEPS
-from privboost.data.features import _exp, _log, from_scale, to_scale
+from privboost.data.scales import _exp, _log, from_scale, to_scale
 from privboost.losses.base import UNKNOWN_LABEL
 
 BOUNDS = [(1, 1e6), (0, 1e6), (-1e6, -1), (-1e3, 1e6), (1e-300, 1e300), (-3, 0), (5, 6)]

@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from privboost import SchemaError
 from privboost.data.encoding import Encoder
 from privboost.data.files import CsvTable, ParquetTable
-from privboost.data.sources import open_table, open_vector, slice_vector
-from privboost.data.units import name_unit, read_unit_names, unit_kind
+from privboost.data.sources import open_table, open_vector
+from privboost.data.table import slice_vector
+from privboost.data.unit_names import name_unit, read_unit_names, unit_kind
 from tests.tables import encode_training, make_domain, make_frame
 
 

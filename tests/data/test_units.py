@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from privboost import Domain, PrivBoostClassifier, SBDTRegressor
-from privboost.data import kernels, units
-from privboost.data.attached_columns import open_source
+from privboost.data import contribution_bound, kernels
+from privboost.data.contribution_bound import UnitRule
 from privboost.data.encoding import Encoder
-from privboost.data.loading import Load, RowLoader, Side, SplitLoader, UnitRule, load_rows
+from privboost.data.loading import Load, RowLoader, Side, SplitLoader, load_rows, open_source
 from privboost.data.rows import Codes, Layout, Rows, join
 from privboost.data.sources import open_table
 from privboost.distributed.partitions import read_rows, write_rows
@@ -145,7 +145,9 @@ def drawn(kinds, key, max_rows=1, n=3000, names=None):
     """Which of its rows each of n units keeps, all of whose rows are alike: shape (n, max_rows)."""
     unit, own = named(n, len(kinds))
     block = rows_of(*np.tile(kinds, n))
-    keep = units.kept_rows([block], unit, own if names is None else names, max_rows, key)
+    keep = contribution_bound.kept_rows(
+        [block], unit, own if names is None else names, max_rows, key
+    )
     return np.flatnonzero(keep).reshape(n, max_rows) % len(kinds)
 
 
@@ -169,9 +171,9 @@ def test_positions_are_kept_equally_often(key):
     rng = np.random.default_rng(0)
     unit, names = named(3000, 5)
     block = rows_of(*rng.integers(0, 200, 15_000))
-    keep = units.kept_rows([block], unit, names, 1, key)
+    keep = contribution_bound.kept_rows([block], unit, names, 1, key)
     assert not unlikely(keep.reshape(3000, 5).sum(axis=0))
-    gone = units.kept_rows([block], unit, names, 4, key)
+    gone = contribution_bound.kept_rows([block], unit, names, 4, key)
     assert not unlikely((~gone).reshape(3000, 5).sum(axis=0))
 
 
@@ -192,12 +194,12 @@ def copies_kept(key):
 @pytest.mark.parametrize("key", KEYS)
 def test_rows_that_are_alike_count_one_by_one(key, monkeypatch):
     assert not unlikely(copies_kept(key), [0.8, 0.2])
-    rank = units._rank_within_runs
+    rank = contribution_bound._rank_within_runs
 
     def twin(unit, hashes=None):
         return rank(unit) if hashes is None else np.zeros(len(unit), dtype=np.int64)
 
-    monkeypatch.setattr(units, "_rank_within_runs", twin)
+    monkeypatch.setattr(contribution_bound, "_rank_within_runs", twin)
     assert unlikely(copies_kept(key), [0.8, 0.2])  # rows that are alike are one
 
 
@@ -216,7 +218,7 @@ def full_rows():
 
 
 def hashed(rows):
-    return np.concatenate(list(units.row_bytes(rows, KEYS[0])), axis=1)
+    return np.concatenate(list(contribution_bound.row_bytes(rows, KEYS[0])), axis=1)
 
 
 def other_codes(name):
@@ -236,8 +238,8 @@ CHANGES = {
 
 def test_every_field_of_rows_decides_or_is_said_not_to():
     names = {field.name for kind in (MoreRows, Codes) for field in fields(kind)}
-    assert names - units.NOT_HASHED == {*CHANGES, "narrow", "wide"}
-    assert {"ids", "cohort", "layout"} == units.NOT_HASHED
+    assert names - contribution_bound.NOT_HASHED == {*CHANGES, "narrow", "wide"}
+    assert {"ids", "cohort", "layout"} == contribution_bound.NOT_HASHED
     whole = hashed(full_rows())
     for name, values in CHANGES.items():
         found = [hashed(replace(full_rows(), **{name: value})) for value in values]
@@ -275,7 +277,7 @@ def test_null_and_empty_strings_and_slices_are_told_apart():
 
 
 def next_bytes(texts):
-    return np.concatenate(list(units.row_bytes((texts,), KEYS[0])), axis=1)
+    return np.concatenate(list(contribution_bound.row_bytes((texts,), KEYS[0])), axis=1)
 
 
 @pytest.mark.parametrize(

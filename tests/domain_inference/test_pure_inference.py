@@ -27,7 +27,8 @@ from privboost.accounting.accountants import PureAccountant
 from privboost.accounting.events import Planned
 from privboost.accounting.ledger import Ledger
 from privboost.audit import audit
-from privboost.data.loading import Load, UnitRule
+from privboost.data.contribution_bound import UnitRule
+from privboost.data.loading import Load
 from privboost.data.sources import open_table
 from privboost.domain_inference import bounds, inference
 from privboost.domain_inference.bounds import (

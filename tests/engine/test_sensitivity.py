@@ -14,8 +14,8 @@ from privboost.accounting.accountants import PureAccountant
 from privboost.accounting.events import Planned
 from privboost.accounting.ledger import Ledger
 from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease
+from privboost.data.contribution_bound import UnitRule
 from privboost.data.encoding import Encoder
-from privboost.data.loading import UnitRule
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import GRADIENT_COUNT, Bound, CellSums, ScoreCounts, TreeSums
 from privboost.engine.updates import Start

@@ -12,8 +12,9 @@ from privboost._core.grid import Contribution
 from privboost.accounting.events import Planned
 from privboost.accounting.ledger import Ledger
 from privboost.accounting.noisy_sums import GaussianRelease
+from privboost.data.contribution_bound import UnitRule
 from privboost.data.encoding import Encoder
-from privboost.data.loading import Load, UnitRule, load_rows
+from privboost.data.loading import Load, load_rows
 from privboost.data.sources import open_table
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import CellSums

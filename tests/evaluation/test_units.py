@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from privboost import Domain, PrivBoostClassifier, evaluate
-from privboost.data import loading, units
+from privboost.data import contribution_bound
 from privboost.evaluation import plan
 from privboost.evaluation.class_measures import ClassCounts, accuracy, prevalence
 from privboost.evaluation.classes import cells_of_scores
@@ -86,12 +86,12 @@ def test_rows_of_one_patient_taken_for_independent_are_caught(monkeypatch):
 
 def test_patients_who_keep_the_same_kind_of_row_are_caught(monkeypatch):
     """The twin's hash forgets the unit."""
-    kept = units.kept_rows
+    kept = contribution_bound.kept_rows
 
     def twin(blocks, unit, names, *how):
         return kept(blocks, unit, pa.array([b""] * len(names), names.type), *how)
 
-    monkeypatch.setattr(loading, "kept_rows", twin)
+    monkeypatch.setattr(contribution_bound, "kept_rows", twin)
     assert coverage(1, 0.0, runs=60)["accuracy"] < 0.5
 
 

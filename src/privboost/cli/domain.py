@@ -166,8 +166,8 @@ def check(
     Rows are read, and what would be clipped is counted, only if you declare them public: then a
     column that is missing in more than 99% of rows does not match either.
     """
-    from privboost.data.domain import read_json
-    from privboost.data.schema import compare, read_parts, with_outside_counts
+    from privboost.data.domain_json import read_json, read_parts
+    from privboost.data.schema import compare, with_outside_counts
 
     declared = read_json(domain)
     parts = read_parts(declared)

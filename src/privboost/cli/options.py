@@ -102,7 +102,9 @@ class TableOptions:
         separator = "\t" if self.separator == r"\t" else self.separator
         if separator is not None and len(separator) != 1:
             raise ValueError(r"--separator must be one character; \t is a tab")
-        return open_file(data, self.missing or [], every_line, separator)
+        return open_file(
+            data, missing=self.missing or [], every_line=every_line, separator=separator
+        )
 
 
 @dataclass(frozen=True)

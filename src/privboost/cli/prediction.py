@@ -17,8 +17,8 @@ import pyarrow.parquet
 
 from privboost._core.files import new_file
 from privboost.cli.output import check_standard_output
-from privboost.data.features import ClassTarget
 from privboost.data.sources import check_columns_present
+from privboost.data.targets import ClassTarget
 from privboost.models.model import Model
 
 _ROWS = 2**17

@@ -249,7 +249,7 @@ def _preview(
     estimator: Any, source: Any, weights: str | None, rows: int | None, as_json: bool
 ) -> None:
     """Print the guarantee and price of a fit, after the checks that need no row."""
-    from privboost.data.attached_columns import check_fit
+    from privboost.data.loading import check_fit
 
     if estimator.domain is not None:  # without one there is no preview, which says so
         check_fit(estimator.domain, source, weights)

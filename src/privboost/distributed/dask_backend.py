@@ -21,9 +21,8 @@ from distributed import Client, Future, KilledWorker, default_client
 
 from privboost import __version__
 from privboost._core.errors import ClusterError, SchemaError
-from privboost.data.frames import FrameTable
 from privboost.data.loading import Load, Loader
-from privboost.data.table import Batch, RemoteTable
+from privboost.data.table import Batch, FrameTable, RemoteTable
 from privboost.distributed.dask_worker import (
     Failure,
     LoadSpec,

@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from privboost._core.errors import ClusterError, SchemaError
 from privboost.data.encoding import even_block_rows, rows_per_block
-from privboost.data.frames import FrameTable
 from privboost.data.loading import code_piece, read_loader
 from privboost.data.rows import Rows, join
+from privboost.data.table import FrameTable
 from privboost.distributed.partitions import (
     CHANGED,
     begin_digest,

@@ -16,16 +16,8 @@ import pyarrow as pa
 from privboost import __version__
 from privboost._core import codec
 from privboost._core.errors import ClusterError
-from privboost.data.loading import (
-    Coded,
-    Load,
-    Loader,
-    SplitLoader,
-    UnitRule,
-    bound_units,
-    number_units,
-    without,
-)
+from privboost.data.contribution_bound import UnitRule, bound_units, number_units, without
+from privboost.data.loading import Coded, Load, Loader, SplitLoader
 from privboost.data.rows import Codes, Layout, Rows
 from privboost.data.table import RemoteTable, raise_mixed_stream
 

@@ -22,9 +22,8 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from privboost import __version__
 from privboost._core.errors import ClusterError, SchemaError
-from privboost.data.files import unique
 from privboost.data.loading import Load, Loader
-from privboost.data.table import Batch, RemoteTable
+from privboost.data.table import Batch, RemoteTable, unique
 from privboost.distributed import spark_worker
 from privboost.distributed.partitions import CHANGED, NO_PRIVBOOST, coding_of, loads_of
 from privboost.distributed.spark_worker import COLUMN, Chunk, Part, Request

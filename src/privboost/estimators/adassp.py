@@ -12,8 +12,8 @@ from sklearn.utils.metaestimators import available_if
 
 from privboost.data.domain import Domain
 from privboost.data.encoding import Encoder
-from privboost.data.features import ClassTarget
-from privboost.data.ordered_features import NumericFeature
+from privboost.data.features import NumericFeature
+from privboost.data.targets import ClassTarget
 from privboost.estimators.base import PrivateRegressor
 from privboost.estimators.mixins import AnyLossClassifier, PresetEstimator, has_log_odds
 from privboost.estimators.parameters import (

@@ -25,10 +25,10 @@ from privboost._core.warnings import delayed_warnings
 from privboost.accounts.account import check_account
 from privboost.data.domain import Domain
 from privboost.data.encoding import Encoder
-from privboost.data.features import ClassTarget, NumberTarget
-from privboost.data.ordered_features import NumericFeature
+from privboost.data.features import NumericFeature
 from privboost.data.sources import count_rows
 from privboost.data.table import RemoteTable
+from privboost.data.targets import ClassTarget, NumberTarget
 from privboost.domain_inference.partial_domain import (
     check_classes,
     check_same_classes,

@@ -30,11 +30,10 @@ from privboost.accounting.ledger import Ledger, checked_ledger
 from privboost.accounts.account import BudgetAccount, PendingCharge
 from privboost.accounts.balance import Balance, format_share, round_down
 from privboost.cuda.backend import open_cuda
-from privboost.data.attached_columns import open_source
-from privboost.data.domain import Domain
+from privboost.data.contribution_bound import UnitRule
+from privboost.data.domain import Domain, inferences_of
 from privboost.data.encoding import Encoder
-from privboost.data.features import inferences_of
-from privboost.data.loading import Load, Loader, RowLoader, UnitRule, check_schema
+from privboost.data.loading import Load, Loader, RowLoader, check_schema, open_source
 from privboost.data.sources import is_column_vector
 from privboost.data.table import RemoteTable, Table
 from privboost.distributed.frames import open_backend_of, open_remote

@@ -8,7 +8,7 @@ from typing import Any
 
 from privboost.data.domain import Domain
 from privboost.data.encoding import Encoder
-from privboost.data.ordered_features import NumericFeature
+from privboost.data.features import NumericFeature
 from privboost.domain_inference.within_fit import DomainInference
 from privboost.estimators.base import LogisticClassifier, PrivateEstimator, PrivateRegressor
 from privboost.estimators.parameters import (

@@ -15,7 +15,7 @@ from privboost._core.checks import check_count, check_flag
 from privboost._core.errors import DomainError
 from privboost._core.unit import Unit
 from privboost.data.domain import Domain
-from privboost.data.features import ClassTarget, Target
+from privboost.data.targets import ClassTarget, Target
 from privboost.domain_inference.partial_domain import (
     load_partial_domain,
     read_partial_domain,

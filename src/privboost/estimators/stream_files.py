@@ -41,9 +41,9 @@ from privboost.accounting.individual_budgets import (
     budget_from_dict,
 )
 from privboost.data.encoding import Encoder
-from privboost.data.features import ClassTarget
 from privboost.data.loading import Coded
 from privboost.data.rows import Codes, Layout, Rows, join
+from privboost.data.targets import ClassTarget
 from privboost.engine.protocol import ShardState
 from privboost.engine.updates import Update
 from privboost.estimators.stream_state import HERE, Cohort, RowStream

@@ -17,9 +17,9 @@ from privboost._core.unit import Unit
 from privboost._core.warnings import delayed_warnings
 from privboost.accounts.account import PendingCharge
 from privboost.data.encoding import Encoder
-from privboost.data.features import ClassTarget
 from privboost.data.loading import Load, RowLoader, load_rows
 from privboost.data.table import RemoteTable, Table
+from privboost.data.targets import ClassTarget
 from privboost.domain_inference.partial_domain import check_classes, check_same_classes
 from privboost.engine.backend import RecordingBackend
 from privboost.estimators.base import PrivateEstimator

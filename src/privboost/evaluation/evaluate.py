@@ -11,8 +11,8 @@ from privboost._core.pickling import fresh_copy
 from privboost._core.threads import count_threads
 from privboost._core.unit import unit_assumptions
 from privboost.accounts.account import BudgetAccount, check_account
-from privboost.data.attached_columns import open_source
-from privboost.data.loading import Loader, UnitRule
+from privboost.data.contribution_bound import UnitRule
+from privboost.data.loading import Loader, open_source
 from privboost.data.sources import check_columns_present
 from privboost.data.table import Table
 from privboost.estimators.base import PrivateEstimator

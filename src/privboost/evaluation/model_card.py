@@ -12,7 +12,7 @@ from typing import Any
 from privboost._core.checks import is_writable, listed
 from privboost._core.errors import BudgetError
 from privboost.data.domain import Domain
-from privboost.data.features import ClassTarget
+from privboost.data.targets import ClassTarget
 from privboost.estimators.base import PrivateEstimator
 from privboost.evaluation.plan import digest_of
 from privboost.evaluation.result import NO_ROWS, Evaluation, Measures

@@ -21,13 +21,13 @@ from privboost._core.grid import CLIP_STEPS
 from privboost._core.hooks import resolve
 from privboost.accounting.events import Planned
 from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease
+from privboost.data.contribution_bound import UnitRule
 from privboost.data.domain import Domain
 from privboost.data.encoding import Encoder
 from privboost.data.features import Feature
-from privboost.data.loading import UnitRule
 from privboost.data.rows import Codes, Layout, Rows
 from privboost.data.table import Batch, Column
-from privboost.data.units import read_unit_names
+from privboost.data.unit_names import read_unit_names
 from privboost.evaluation.result import Measures, Residuals
 from privboost.losses.base import LossTable
 from privboost.mechanisms.curator import Curator

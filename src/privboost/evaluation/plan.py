@@ -12,7 +12,7 @@ from privboost._core.checks import check_count, check_flag
 from privboost.accounting.events import Planned
 from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease
 from privboost.data.encoding import Encoder
-from privboost.data.features import ClassTarget
+from privboost.data.targets import ClassTarget
 from privboost.evaluation.classes import (
     ClassOutcomes,
     cells_of_scores,

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from privboost.data.features import CategoricalFeature, Feature
-from privboost.data.ordered_features import OrderedFeature
+from privboost.data.features import CategoricalFeature, Feature, OrderedFeature
 from privboost.data.values import code_labels
 from privboost.models.model import Model
 from privboost.models.parts import ScoreParts

@@ -14,8 +14,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from privboost._core.grid import SCORE_STEPS
-from privboost.data.features import CategoricalFeature, ClassTarget
-from privboost.data.ordered_features import DateFeature
+from privboost.data.features import CategoricalFeature, DateFeature
+from privboost.data.targets import ClassTarget
 from privboost.export.formula import Column, Formula, TreeTerm, free_name, missing_text, spellings
 from privboost.models.model import Model
 

@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from privboost._core.grid import SCORE_STEPS
-from privboost.data.features import CategoricalFeature, ClassTarget
-from privboost.data.ordered_features import DateFeature
+from privboost.data.features import CategoricalFeature, DateFeature
+from privboost.data.targets import ClassTarget
 from privboost.data.times import SECOND
 from privboost.export.formula import (
     BOOLEANS,

@@ -20,8 +20,8 @@ from privboost._core.errors import BudgetError, DomainError, FederationError, Sc
 from privboost._core.unit import column_of
 from privboost.accounting.ledger import Ledger
 from privboost.accounts.account import BudgetAccount, PendingCharge
-from privboost.data.attached_columns import open_source
-from privboost.data.loading import Load, RowLoader, UnitRule, check_schema
+from privboost.data.contribution_bound import UnitRule
+from privboost.data.loading import Load, RowLoader, check_schema, open_source
 from privboost.data.sources import count_rows
 from privboost.engine.backend import open_local
 from privboost.federated.aggregation import PartyRounds

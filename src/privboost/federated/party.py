@@ -20,10 +20,9 @@ from privboost._core.errors import (
 from privboost._core.threads import count_threads
 from privboost.accounting.ledger import checked_ledger
 from privboost.accounts.account import BudgetAccount, check_account
-from privboost.data.attached_columns import open_source
 from privboost.data.domain import Domain
 from privboost.data.encoding import Encoder
-from privboost.data.loading import RowLoader, check_schema
+from privboost.data.loading import RowLoader, check_schema, open_source
 from privboost.data.sources import count_rows
 from privboost.federated.agreement import Consent
 from privboost.federated.crypto import COORDINATOR, Channel, KeyPair, open_letter, seal_letter

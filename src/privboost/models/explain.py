@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from privboost._core.grid import BLOCK_ROWS
-from privboost.data.features import CategoricalFeature, ClassTarget, Feature
-from privboost.data.ordered_features import OrderedFeature
+from privboost.data.features import CategoricalFeature, Feature, OrderedFeature
 from privboost.data.rows import Codes
 from privboost.data.sources import check_columns_present, open_table
+from privboost.data.targets import ClassTarget
 from privboost.explanations.explanation import Explanation, LocalExplanation
 from privboost.explanations.spans import COUNTS, Spans
 from privboost.explanations.terms import Importance, Leaf, Pair, Shape, Split, TreeSummary

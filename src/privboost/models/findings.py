@@ -16,9 +16,9 @@ from scipy.special import expit
 from privboost._core.errors import FitWarning
 from privboost._core.grid import FULL_RANGE, LABEL_STEPS, SCORE_STEPS
 from privboost._core.warnings import warn
-from privboost.data.features import CategoricalFeature, ClassTarget
-from privboost.data.ordered_features import DateFeature, DurationFeature
+from privboost.data.features import CategoricalFeature, DateFeature, DurationFeature
 from privboost.data.rows import Codes
+from privboost.data.targets import ClassTarget
 from privboost.explanations.terms import (
     LABEL_BOUNDS,
     LARGE_DELTA,

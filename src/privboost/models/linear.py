@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from privboost._core.errors import ModelFileError
 from privboost._core.grid import BLOCK_ROWS, SCORE_STEPS, VECTOR_STEPS
-from privboost.data.attached_columns import open_source
 from privboost.data.design_matrix import Terms
-from privboost.data.features import ClassTarget, Feature
-from privboost.data.ordered_features import OrderedFeature
+from privboost.data.features import Feature, OrderedFeature
+from privboost.data.loading import open_source
 from privboost.data.rows import Codes, Layout, initial_states
+from privboost.data.targets import ClassTarget
 from privboost.engine.linear import add_scores
 from privboost.explanations.terms import INTERCEPT, Coefficient, Coefficients
 from privboost.losses.base import UNKNOWN_LABEL, Loss, loss_of

@@ -25,8 +25,8 @@ from privboost._core.pickling import DeclaredState
 from privboost._core.warnings import warn_of_exact_score
 from privboost.data.domain import Domain
 from privboost.data.encoding import Encoder
-from privboost.data.features import ClassTarget, Target
 from privboost.data.rows import Codes
+from privboost.data.targets import ClassTarget, Target
 from privboost.distributed.frames import accepts_remote_frames, is_remote
 from privboost.explanations.explanation import Explanation, LocalExplanation
 from privboost.explanations.terms import Finding

@@ -14,9 +14,9 @@ import numpy as np
 from privboost._core.checks import in_quotes, listed
 from privboost._core.grid import SCORE_STEPS
 from privboost.data.encoding import Encoder
-from privboost.data.features import CategoricalFeature, ClassTarget
-from privboost.data.ordered_features import BooleanFeature
+from privboost.data.features import BooleanFeature, CategoricalFeature
 from privboost.data.rows import Codes, Layout
+from privboost.data.targets import ClassTarget
 from privboost.engine import kernels
 from privboost.models import kernels as tree_kernels
 from privboost.models.checks import (

@@ -29,8 +29,8 @@ from privboost.engine.queries import CellSums, TreeSums
 from privboost.engine.updates import AddCellValues, AddTreeValues
 from privboost.mechanisms.curator import Curator
 from privboost.models.additive import AdditiveScores
-from privboost.models.interactions import InteractionScores, PairValues
 from privboost.models.forest import Forest
+from privboost.models.interactions import InteractionScores, PairValues
 from privboost.models.trees import TreeScores
 from privboost.recipes.common.feature_posteriors import BINS, FINE_BINS, FeaturePosteriors
 from privboost.recipes.common.interactions import Interactions

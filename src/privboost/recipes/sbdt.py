@@ -14,7 +14,7 @@ import numpy as np
 
 from privboost._core.grid import BUDGET_STEPS
 from privboost._core.progress import Track
-from privboost.accounting.accountants import Accountant, RdpAccountant
+from privboost.accounting.accountants import RdpAccountant
 from privboost.accounting.calibration import by_shares
 from privboost.accounting.events import Planned
 from privboost.accounting.formulas import best_order

@@ -28,10 +28,10 @@ from privboost.accounting.composition import Curve, SearchRelease, curve_of
 from privboost.accounting.events import Planned, Relation
 from privboost.accounting.ledger import Ledger
 from privboost.accounts.account import PendingCharge, check_account
-from privboost.data.features import ClassTarget
-from privboost.data.frames import StreamedTable
+from privboost.data.lazy_tables import StreamedTable
 from privboost.data.loading import Load, Side, SplitLoader
 from privboost.data.table import RemoteTable
+from privboost.data.targets import ClassTarget
 from privboost.distributed.frames import open_remote
 from privboost.estimators.base import PrivateEstimator
 from privboost.estimators.preparation import (

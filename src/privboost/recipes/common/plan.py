@@ -22,7 +22,8 @@ from privboost.accounting.calibration import LEAST_DELTA, by_shares, calibrate
 from privboost.accounting.events import Event, Exact, Planned
 from privboost.accounts.account import BudgetAccount
 from privboost.data.encoding import Encoder
-from privboost.data.features import CategoricalFeature, ClassTarget
+from privboost.data.features import CategoricalFeature
+from privboost.data.targets import ClassTarget
 from privboost.losses.base import LossTable, loss_of
 from privboost.recipes.common.parameters import Parameters
 
