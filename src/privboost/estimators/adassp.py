@@ -15,6 +15,7 @@ from privboost.data.encoding import Encoder
 from privboost.data.features import ClassTarget
 from privboost.data.ordered_features import NumericFeature
 from privboost.estimators.base import PrivateRegressor
+from privboost.estimators.class_weights import weights_in_order
 from privboost.estimators.mixins import AnyLossClassifier, PresetEstimator, has_log_odds
 from privboost.estimators.parameters import (
     RunArguments,
@@ -24,7 +25,6 @@ from privboost.estimators.parameters import (
     constructor,
     documented,
 )
-from privboost.estimators.preparation import weights_in_order
 from privboost.mechanisms.curator import Curator
 from privboost.models.linear import LinearScores, loss_curve
 from privboost.randomness.keystream import KeyStream

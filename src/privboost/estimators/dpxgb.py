@@ -7,6 +7,7 @@ from typing import Any
 
 from privboost.data.encoding import Encoder
 from privboost.estimators.base import PrivateRegressor
+from privboost.estimators.class_weights import WeighedClasses
 from privboost.estimators.mixins import TreeClassifier, TreeEstimator
 from privboost.estimators.parameters import (
     ClassWeightArguments,
@@ -15,7 +16,6 @@ from privboost.estimators.parameters import (
     constructor,
     documented,
 )
-from privboost.estimators.preparation import WeighedClasses
 from privboost.mechanisms.curator import Curator
 from privboost.models.trees import TreeScores
 from privboost.randomness.keystream import KeyStream, public_generator

@@ -11,6 +11,7 @@ from privboost.data.encoding import Encoder
 from privboost.data.ordered_features import NumericFeature
 from privboost.domain_inference.within_fit import DomainInference
 from privboost.estimators.base import LogisticClassifier, PrivateEstimator, PrivateRegressor
+from privboost.estimators.class_weights import WeighedClasses
 from privboost.estimators.parameters import (
     ClassWeightArguments,
     RunArguments,
@@ -18,7 +19,7 @@ from privboost.estimators.parameters import (
     constructor,
     documented,
 )
-from privboost.estimators.preparation import FitArguments, MakePlan, WeighedClasses
+from privboost.estimators.preparation import FitArguments, MakePlan
 from privboost.mechanisms.curator import Curator
 from privboost.models.additive import AdditiveScores
 from privboost.models.interactions import InteractionScores

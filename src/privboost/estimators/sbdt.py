@@ -8,6 +8,7 @@ from typing import Any
 from privboost._core.progress import rounds_bar
 from privboost.data.encoding import Encoder
 from privboost.estimators.base import PrivateRegressor
+from privboost.estimators.class_weights import WeighedClasses
 from privboost.estimators.mixins import AnyLossTreeClassifier
 from privboost.estimators.parameters import (
     ClassWeightArguments,
@@ -16,7 +17,7 @@ from privboost.estimators.parameters import (
     constructor,
     documented,
 )
-from privboost.estimators.preparation import Run, WeighedClasses
+from privboost.estimators.preparation import Run
 from privboost.estimators.streaming import StreamEstimator
 from privboost.mechanisms.curator import Curator
 from privboost.models.trees import TreeScores

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from privboost._core.errors import BudgetError, DomainError
 from privboost._core.progress import counting_charges, messages_printed
+from privboost._core.threads import count_threads
 from privboost._core.unit import Unit
 from privboost._core.warnings import delayed_warnings
 from privboost.accounts.account import PendingCharge
@@ -160,7 +161,7 @@ class StreamEstimator(TreeEstimator):
             with messages_printed(bool(self.verbose)):
                 run = self._prepare_batch(stream, X, y, sample_weight, known).run()
             loads = self._loads(stream, run)
-            opened = run.open_backend(loads)
+            opened = run.setting.open_backend(loads)
             backend = RecordingBackend(opened)
             try:
                 scores, span = self._continue(run, stream, backend)
@@ -204,7 +205,7 @@ class StreamEstimator(TreeEstimator):
         before = [cohort.load(loader) for cohort in stream.cohorts]
         if isinstance(run.load.source, RemoteTable):
             return [*before, run.load]
-        rows = load_rows([*before, run.load], self._threads())[-1]
+        rows = load_rows([*before, run.load], count_threads(self.n_jobs))[-1]
         return [*before, Load(loader, rows)]
 
     def _stream_to_continue(self) -> RowStream:

@@ -195,7 +195,11 @@ class FederatedRun(Run):
     def structures(self) -> KeyStream:
         """Return randomness for public choices: the joint one, except in seeded runs."""
         assert isinstance(self.load.source, FederatedRows)
-        return super().structures() if self.seeded else KeyStream(self.load.source.session.joint)
+        return (
+            super().structures()
+            if self.setting.seeded
+            else KeyStream(self.load.source.session.joint)
+        )
 
     def report(self) -> PrivacyReport:
         """Return the report, and warn of parties that were lost."""
@@ -281,7 +285,7 @@ class FederatedPreparation(Preparation):
             seed=None if seed is None else int(seed),
         )
 
-    def judge_schema(self, loader: Loader, table: Table) -> str:
+    def check_table(self, plan: Plan, loader: Loader, table: Table) -> str:
         """Return "any": each party checks the schema of its own table."""
         return "any"
 
