@@ -167,12 +167,7 @@ class RowStream:
             )
 
     def extended(
-        self,
-        run: Run,
-        rows: Coded | Load,
-        n_read: int,
-        log: Sequence[Update],
-        parameters: dict[str, Any],
+        self, run: Run, load: Load, log: Sequence[Update], parameters: dict[str, Any]
     ) -> RowStream:
         """Return the stream with one more batch: its run, its rows, and the whole update log."""
         plan = run.plan
@@ -180,6 +175,10 @@ class RowStream:
         assert plan.life is not None
         count = run.ledger.used(plan.life)
         before = [replace(cohort, used=cohort.used + count) for cohort in self.cohorts]
+        source = load.source
+        rows, n_read = (
+            (source, source.n_read) if isinstance(source, Coded) else (load, source.count_rows())
+        )
         newest = Cohort(rows, plan.life, count, run.report())
         return replace(
             self,
@@ -201,12 +200,6 @@ class RowStream:
     def report(self) -> PrivacyReport:
         """Return the guarantee of every unit of every batch."""
         return join_reports([cohort.report for cohort in self.cohorts], _ONE_BATCH)
-
-
-def kept_of(load: Load) -> tuple[Coded | Load, int]:
-    """Return the rows that a stream keeps of a loaded batch, and the number of rows read."""
-    source = load.source
-    return (source, source.n_read) if isinstance(source, Coded) else (load, source.count_rows())
 
 
 def place_of(table: Any) -> str:

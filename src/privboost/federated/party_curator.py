@@ -40,7 +40,6 @@ from privboost.engine.queries import (
     VoteCounts,
 )
 from privboost.engine.updates import Update
-from privboost.estimators.stream_files import check_tree
 from privboost.federated.agreement import check_scale
 from privboost.losses.base import LossTable
 from privboost.mechanisms.curator import Curator
@@ -51,6 +50,7 @@ from privboost.mechanisms.sensitivity import (
     means_bound,
 )
 from privboost.models.checks import (
+    check_tree,
     largest,
     need,
     need_array,
