@@ -21,18 +21,8 @@ LimitEpsilon = Annotated[float, option("The most that may ever be spent.")]
 LimitDelta = Annotated[float, option("Its delta.")]
 
 
-class Relation(StrEnum):
-    """Neighbouring tables."""
-
-    add_remove = "add-remove"
-    replace_one = "replace-one"
-
-
-class Filter(StrEnum):
-    """Composition of runs."""
-
-    gaussian = "gaussian"
-    renyi = "renyi"
+Relation = StrEnum("Relation", {"add_remove": "add-remove", "replace_one": "replace-one"})
+Filter = StrEnum("Filter", ["gaussian", "renyi"])
 
 
 @command(

@@ -41,15 +41,9 @@ from privboost.cli.output import (
     warnings_delayed,
 )
 from privboost.cli.registry import command, option
-from privboost.cli.training import estimator_class, read_parameters
+from privboost.cli.training import estimator_class, has_classes, read_parameters
 
-
-class Trust(StrEnum):
-    """End that adds the noise."""
-
-    server = "server"
-    distributed = "distributed"
-
+Trust = StrEnum("Trust", ["server", "distributed"])
 
 Pins = Annotated[
     Path, option("Folder with the public keys (.pub) of the coordinator and all parties.")
@@ -149,11 +143,11 @@ def coordinate(
     from privboost.federated.key_files import CERTIFICATE, read_secret
 
     public = privboost.Domain.from_json(domain)
-    kind = estimator_class(recipe, isinstance(public.target, privboost.ClassTarget))
+    kind = estimator_class(recipe, has_classes(public))
     estimator = kind(epsilon=epsilon, delta=delta, domain=public, random_state=run.seed)
     estimator.set_params(ledger=run.ledger, verbose=output.verbose)
     fit_arguments = weights.apply(estimator, recipe)
-    estimator.set_params(**read_parameters(set_ or [], estimator.get_params()))
+    estimator.set_params(**read_parameters(set_, estimator))
     _, identity, parties = _read_keys(key, pins, leads=True)
     parties.pop(COORDINATOR)
     shown = key.with_name(f"{COORDINATOR}{CERTIFICATE}") if certificate is None else certificate

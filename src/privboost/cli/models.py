@@ -27,12 +27,7 @@ from privboost.cli.registry import USE, command, option
 _PLOTS = (".png", ".pdf", ".svg")
 
 
-class Format(StrEnum):
-    """Format of a report."""
-
-    text = "text"
-    html = "html"
-    markdown = "markdown"
+Format = StrEnum("Format", ["text", "html", "markdown"])
 
 
 @command(

@@ -27,21 +27,8 @@ OUTPUT = "Output"
 
 Recipe = StrEnum("Recipe", list(RECIPES))  # type: ignore[misc]  # names are not literals
 DEFAULT_RECIPE = next(iter(Recipe))
-
-
-class Task(StrEnum):
-    """Kind of target."""
-
-    classes = "classes"
-    number = "number"
-
-
-class DomainRows(StrEnum):
-    """Rows that a learned domain was learned from."""
-
-    same = "same"
-    other = "other"
-
+Task = StrEnum("Task", ["classes", "number"])
+DomainRows = StrEnum("DomainRows", ["same", "other"])
 
 DataFile = Annotated[
     Path, typer.Argument(help="A .parquet, .csv or .tsv file, or a folder of such files.")
@@ -152,7 +139,8 @@ class StreamAccountOptions:
 
     def open(self, unit: str | None, **kind: Any) -> BudgetAccount | None:
         """Return the account, or None without --budget; see `open_account`."""
-        return open_account(self.budget, self.dataset, (None, None), self.name, unit, **kind)
+        limit = getattr(self, "limit_epsilon", None), getattr(self, "limit_delta", None)
+        return open_account(self.budget, self.dataset, limit, self.name, unit, **kind)
 
 
 @dataclass(frozen=True)
@@ -161,11 +149,6 @@ class AccountOptions(StreamAccountOptions):
 
     limit_epsilon: LimitEpsilon = None
     limit_delta: LimitDelta = None
-
-    def open(self, unit: str | None, **kind: Any) -> BudgetAccount | None:
-        """Return the account, or None without --budget; see `open_account`."""
-        limit = self.limit_epsilon, self.limit_delta
-        return open_account(self.budget, self.dataset, limit, self.name, unit, **kind)
 
 
 def open_account(
@@ -178,18 +161,8 @@ def open_account(
 ) -> BudgetAccount | None:
     """Return the account that options name, opened where they give a limit; None without one.
 
-    Parameters
-    ----------
-    budget : Path or None
-        File of the store.
-    dataset, name : str or None
-        The account's data set, and the run's name in it.
-    limit : (float, float) or (None, None)
-        ε and δ of an account that is opened if there is none.
-    unit : str or None
-        Column of the protected units.
-    **kind
-        Filter and relation of an account that is opened.
+    `limit` is ε and δ of an account that is opened if there is none, with `unit`, the column of the
+    protected units, and `kind`, its filter and relation. `name` is the run's in the account.
     """
     epsilon, delta = limit
     if budget is None:
@@ -252,15 +225,7 @@ class OutputOptions:
     force: Force = False
 
     def check(self, read: tuple[Path | None, ...], *written: Path | None) -> None:
-        """Refuse files that cannot be written, before anything is spent.
-
-        Parameters
-        ----------
-        read : paths
-            Files that the command reads; None is none.
-        *written : paths
-            Files that it will write; None is the standard output.
-        """
+        """Refuse files that cannot be written, before anything is spent (None is stdout)."""
         if None in written:
             check_standard_output()
         files = [path for path in written if path is not None]

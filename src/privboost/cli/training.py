@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
@@ -100,12 +99,6 @@ class DomainOptions:
             raise ValueError("give --domain, or --target to have a domain learned privately")
         return None if self.domain is None else privboost.Domain.from_json(self.domain)
 
-    def has_classes(self, domain: Domain | None) -> bool:
-        """Whether the target is classes."""
-        if domain is None:
-            return self.task is Task.classes
-        return isinstance(domain.target, privboost.ClassTarget)
-
     def apply(self, estimator: Any) -> None:
         """Set an estimator's parameters about the domain; classes are 0,1 or a JSON list."""
         estimator.set_params(domain_rows=self.domain_rows.value, domain_given=self.domain_given)
@@ -147,13 +140,8 @@ class RecipeOptions:
         if chosen == "auto":
             if domain is None:
                 raise ValueError("--recipe auto needs --domain: it goes by what is public")
-            found = privboost.recommend(
-                domain,
-                epsilon,
-                1e-6 if delta is None else delta,
-                rows=self.rows,
-                streams=streams,
-            )
+            delta = 1e-6 if delta is None else delta
+            found = privboost.recommend(domain, epsilon, delta, rows=self.rows, streams=streams)
             chosen = ESTIMATORS[type(found.estimator).__name__].rsplit(".", 1)[-1]
             notify(f"--recipe {chosen}: {'; '.join(found.reasons)}")
         if streams and chosen != "sbdt":
@@ -211,19 +199,14 @@ def train(
 
     public = domain.load()
     chosen = recipe.choose(public, epsilon, delta, streams=stream is not None)
-    estimator = recipe.make(
-        chosen,
-        domain.has_classes(public),
-        epsilon=epsilon,
-        domain=public,
-        random_state=run.seed,
-    )
-    estimator.set_params(**({} if delta is None else {"delta": delta}))
+    classes = domain.task is Task.classes if public is None else has_classes(public)
+    own = {"epsilon": epsilon, "domain": public, "random_state": run.seed}
+    estimator = recipe.make(chosen, classes, **own)
+    estimator.set_params(**({} if delta is None else {"delta": delta}), public_rows=public_rows)
     estimator.set_params(n_jobs=jobs, ledger=run.ledger, verbose=output.verbose)
-    estimator.set_params(public_rows=public_rows)
     domain.apply(estimator)
     fit_arguments = weights.apply(estimator, chosen)
-    estimator.set_params(**read_parameters(set_ or [], estimator.get_params()))
+    estimator.set_params(**read_parameters(set_, estimator))
     source = table.open(data)
     read = (data, domain.domain, domain.domain_given, run.ledger, account.budget)
     output.check(read, *([model] if stream is None else [model, stream]))
@@ -234,13 +217,18 @@ def train(
             "--dry-run begins no stream, and opens no account: leave --stream and the limits out"
         )
     units = unit_column(public, domain.domain_given)
-    charged = account.open(units, **account_kind(chosen, estimator.delta))
-    estimator.set_params(budget=charged)
+    estimator.set_params(budget=account.open(units, **account_kind(chosen, estimator.delta)))
     if dry_run:
         _preview(estimator, source, weights.weights, recipe.rows, output.as_json)
         return
+    fit = estimator.fit if stream is None else estimator.partial_fit
     with spending(epsilon, estimator.delta, public_rows), warnings_delayed():
-        _fit_and_save(estimator, (source, domain.target), fit_arguments, model, stream)
+        fit(source, domain.target, **fit_arguments)
+        with signals_delayed():
+            if stream is not None:
+                with saving_too(estimator.save, model):
+                    save_paid(estimator.save_stream, stream)
+            save_paid(estimator.save, model)
     more = {} if stream is None else {"stream": str(stream)}
     print_model(model, estimator.model_, output.as_json, output.strict, recipe=chosen, **more)
 
@@ -261,23 +249,6 @@ def _preview(
     if preview.after is not None:
         document |= {"before": preview.before.to_dict(), "after": preview.after.to_dict()}
     print_json(document)
-
-
-def _fit_and_save(
-    estimator: Any,
-    rows: tuple[Any, str | None],
-    fit_arguments: dict[str, str],
-    model: Path,
-    stream: Path | None,
-) -> None:
-    """Fit, or begin a stream, and write what was paid for."""
-    fit = estimator.fit if stream is None else estimator.partial_fit
-    fit(*rows, **fit_arguments)
-    with signals_delayed():
-        if stream is not None:
-            with saving_too(estimator.save, model):
-                save_paid(estimator.save_stream, stream)
-        save_paid(estimator.save, model)
 
 
 @command(
@@ -310,13 +281,12 @@ def extend(
     from privboost.estimators.stream_files import load_stream, take_stream
 
     state, before = load_stream(stream)
-    classes = isinstance(before.domain.target, privboost.ClassTarget)
-    estimator = estimator_class("sbdt", classes)(epsilon, delta, random_state=run.seed)
-    estimator.set_params(**state.parameters)
+    kind = estimator_class("sbdt", has_classes(before.domain))
+    estimator = kind(epsilon, delta, random_state=run.seed).set_params(**state.parameters)
     estimator.set_params(n_jobs=jobs, ledger=run.ledger, verbose=output.verbose)
     estimator.set_params(domain_rows=domain_rows.value)
     fit_arguments = weights.apply(estimator, "sbdt")
-    estimator.set_params(**read_parameters(set_ or [], estimator.get_params()))
+    estimator.set_params(**read_parameters(set_, estimator))
     source = table.open(data)
     estimator.set_params(budget=account.open(unit_column(before.domain, None)))
     read, kept = (data, run.ledger, account.budget), [model, stream]
@@ -368,10 +338,13 @@ def search(
 ) -> None:
     """Choose parameters privately, and keep the winner's model. Spends the budget."""
     public = privboost.Domain.from_json(domain)
-    kind = estimator_class(recipe, isinstance(public.target, privboost.ClassTarget))
+    kind = estimator_class(recipe, has_classes(public))
     estimator = kind(domain=public, n_jobs=jobs, domain_rows=domain_rows.value)
-    estimator.set_params(**read_parameters(set_ or [], estimator.get_params()))
-    tried = _read_candidates(candidates)
+    estimator.set_params(**read_parameters(set_, estimator))
+    try:
+        tried = json.loads(candidates.read_text(encoding="utf-8"))
+    except ValueError:
+        raise ValueError(f"{candidates} is no JSON file with a list of candidates") from None
     source = table.open(data)
     output.check((data, domain, candidates, run.ledger, account.budget), model)
     own = privboost.PrivateSearchCV(
@@ -391,12 +364,7 @@ def search(
         save_paid(own.best_estimator_.save, model)
     trained = own.best_estimator_.model_
     defects = find_defects(trained)
-    _print_search(own, model, defects, output.as_json)
-    finish(trained, defects, output.strict)
-
-
-def _print_search(own: Any, model: Path, defects: Sequence[Any], as_json: bool) -> None:
-    if as_json:
+    if output.as_json:
         print_json(
             {
                 "model": str(model),
@@ -408,10 +376,11 @@ def _print_search(own: Any, model: Path, defects: Sequence[Any], as_json: bool) 
             }
         )
     else:
-        typer.echo(f"{model}: {own.privacy_.guarantee}")
         score = f"{own.best_score_:.3g} ± {own.best_score_std_:.2g}"
+        typer.echo(f"{model}: {own.privacy_.guarantee}")
         typer.echo(f"best parameters {json.dumps(own.best_params_)}")
         typer.echo(f"{own.scoring_} {score}: noisy, and optimistic as the best of several runs")
+    finish(trained, defects, output.strict)
 
 
 @command(
@@ -500,11 +469,16 @@ def estimator_class(recipe: str, classes: bool) -> Any:
     return getattr(privboost, name)
 
 
-def read_parameters(settings: list[str], known: dict[str, Any]) -> dict[str, Any]:
+def has_classes(domain: Domain) -> bool:
+    """Whether the target is classes."""
+    return isinstance(domain.target, privboost.ClassTarget)
+
+
+def read_parameters(settings: list[str] | None, estimator: Any) -> dict[str, Any]:
     """Read name=value pairs of --set, a value as JSON or else as text."""
-    names = sorted(set(known) - _OWN_OPTIONS)
+    names = sorted(set(estimator.get_params()) - _OWN_OPTIONS)
     parameters = {}
-    for setting in settings:
+    for setting in settings or ():
         name, equals, text = setting.partition("=")
         if not equals or name not in names:
             near = get_close_matches(name, names, 1)
@@ -517,10 +491,3 @@ def read_parameters(settings: list[str], known: dict[str, Any]) -> dict[str, Any
         except json.JSONDecodeError:
             parameters[name] = text
     return parameters
-
-
-def _read_candidates(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        raise ValueError(f"{path} is no JSON file with a list of candidates") from None
