@@ -45,11 +45,9 @@ from privboost.cli.training import estimator_class, has_classes, read_parameters
 
 Trust = StrEnum("Trust", ["server", "distributed"])
 
-Pins = Annotated[
-    Path, option("Folder with the public keys (.pub) of the coordinator and all parties.")
-]
-OwnKey = Annotated[Path, option("This end's private key (.key).")]
-Patience = Annotated[float, option("Seconds to wait for the other ends, and then for each reply.")]
+Pins = Annotated[Path, "Folder with the public keys (.pub) of the coordinator and all parties."]
+OwnKey = Annotated[Path, "This end's private key (.key)."]
+Patience = Annotated[float, "Seconds to wait for the other ends, and then for each reply."]
 
 
 @command(
@@ -59,9 +57,9 @@ Patience = Annotated[float, option("Seconds to wait for the other ends, and then
 def keys(
     *,
     name: Annotated[str, typer.Argument(help='Name of a party, or "coordinator".')],
-    folder: Annotated[Path, option("Folder to write the keys to.")] = Path(),
+    folder: Annotated[Path, "Folder to write the keys to."] = Path(),
     host: Annotated[
-        list[str] | None, option("Host name or address of the coordinator; repeatable.")
+        list[str] | None, "Host name or address of the coordinator; repeatable."
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -111,11 +109,11 @@ def _read_keys(key: Path, pins: Path, leads: bool) -> tuple[str, Any, dict[str, 
 def coordinate(
     *,
     model: NewModel,
-    domain: Annotated[Path, option("Public domain of the tables (JSON).")],
+    domain: Annotated[Path, "Public domain of the tables (JSON)."],
     epsilon: Epsilon,
     key: OwnKey = Path("coordinator.key"),
     pins: Pins = Path("pins"),
-    listen: Annotated[str, option("Address to listen on, as host:port.")] = "0.0.0.0:8470",
+    listen: Annotated[str, "Address to listen on, as host:port."] = "0.0.0.0:8470",
     certificate: Annotated[
         Path | None,
         option(
@@ -126,12 +124,10 @@ def coordinate(
     delta: Delta = 1e-6,
     recipe: OfRecipe = DEFAULT_RECIPE,
     trust: Annotated[
-        Trust, option("Who adds noise; a server that does sees exact totals.")
+        Trust, "Who adds noise; a server that does sees exact totals."
     ] = Trust.distributed,
-    colluders: Annotated[
-        int, option("Number of parties that may collude with the coordinator.")
-    ] = 1,
-    dropouts: Annotated[int, option("Number of parties that may be lost after the beginning.")] = 0,
+    colluders: Annotated[int, "Number of parties that may collude with the coordinator."] = 1,
+    dropouts: Annotated[int, "Number of parties that may be lost after the beginning."] = 0,
     set_: Parameters = None,
     weights: WeightOptions,
     run: RunOptions,
@@ -154,9 +150,8 @@ def coordinate(
     tls = shown.read_bytes(), read_secret(shown.with_name(f"{shown.name}.key"))
     output.check((domain, run.ledger, key, shown), model)
     with privboost.FederationServer(listen, *tls, identity, parties, patience) as server:
-        federation = privboost.Federation(
-            identity, parties, server, colluders, dropouts, trust.value
-        )
+        how = (colluders, dropouts, trust.value)
+        federation = privboost.Federation(identity, parties, server, *how)
         federation.check(estimator, weights.weights)
         _wait_for_all(server, list(parties), output.quiet)
         with spending(epsilon, estimator.delta, others_pay=True), warnings_delayed():
@@ -196,7 +191,7 @@ class PartyAccountOptions:
         str | None, option("Data set that the rows belong to.", ACCOUNT, show_default="NAME")
     ] = None
     limit_epsilon: Annotated[
-        float | None, option("Open the account if there is none: epsilon of all runs.", ACCOUNT)
+        float | None, "Open the account if there is none: epsilon of all runs.", ACCOUNT
     ] = None
     limit_delta: LimitDelta = None
 
@@ -217,23 +212,14 @@ class PartyAccountOptions:
 class ConsentOptions:
     """Conditions under which a party takes part."""
 
-    colluders: Annotated[int, option("Refuse runs that protect from fewer colluding parties.")] = 1
+    colluders: Annotated[int, "Refuse runs that protect from fewer colluding parties."] = 1
     least_parties: Annotated[
         int | None, option("Refuse runs with fewer parties.", show_default="all pinned")
     ] = None
-    trust_server: Annotated[
-        bool,
-        option("Accept runs in which the server sees exact totals.", name="--trust-server"),
-    ] = False
-    tell_rows: Annotated[
-        bool, option("The number of rows is public (LazyBB needs it).", name="--tell-rows")
-    ] = False
+    trust_server: Annotated[bool, "Accept runs in which the server sees exact totals."] = False
+    tell_rows: Annotated[bool, "The number of rows is public (LazyBB needs it)."] = False
     accept_seed: Annotated[
-        bool,
-        option(
-            "Accept seeded runs only: they protect nobody, and charge no account.",
-            name="--accept-seed",
-        ),
+        bool, "Accept seeded runs only: they protect nobody, and charge no account."
     ] = False
 
 
@@ -244,10 +230,8 @@ class ConsentOptions:
 def join(
     *,
     data: DataFile,
-    at: Annotated[str, option("Address of the coordinator, as host:port.")],
-    domain: Annotated[
-        Path, option("Public domain of the table (JSON); offers with another are refused.")
-    ],
+    at: Annotated[str, "Address of the coordinator, as host:port."],
+    domain: Annotated[Path, "Public domain of the table (JSON); offers with another are refused."],
     key: OwnKey,
     charges: PartyAccountOptions,
     pins: Pins = Path("pins"),

@@ -35,42 +35,31 @@ DataFile = Annotated[
 ]
 ModelFile = Annotated[Path, typer.Argument(help="A model file.")]
 DomainFile = Annotated[Path, typer.Argument(help="A domain (JSON).")]
-Epsilon = Annotated[float, option("The privacy budget.", PRIVACY)]
-Delta = Annotated[float, option("The budget's delta.", PRIVACY)]
-KnownDomain = Annotated[Path, option("What is public about the table (JSON).")]
-Target = Annotated[str, option("The column to predict.")]
+Epsilon = Annotated[float, "The privacy budget.", PRIVACY]
+Delta = Annotated[float, "The budget's delta.", PRIVACY]
+KnownDomain = Annotated[Path, "What is public about the table (JSON)."]
+Target = Annotated[str, "The column to predict."]
 PublicRows = Annotated[
-    bool,
-    option(
-        "All rows are public: with --epsilon inf, no noise and NO privacy.",
-        PRIVACY,
-        name="--public-rows",
-    ),
+    bool, "All rows are public: with --epsilon inf, no noise and NO privacy.", PRIVACY
 ]
 OfDomainRows = Annotated[
-    DomainRows, option("Rows that a learned domain was learned from; same adds its price.", PRIVACY)
+    DomainRows, "Rows that a learned domain was learned from; same adds its price.", PRIVACY
 ]
-OfRecipe = Annotated[Recipe, option("How to boost: see docs/recipes.md.", TRAINING)]
+OfRecipe = Annotated[Recipe, "How to boost: see docs/recipes.md.", TRAINING]
 Parameters = Annotated[
-    list[str] | None,
-    option(
-        "Another parameter, as name=value; a mapping is JSON. Repeatable.", TRAINING, name="--set"
-    ),
+    list[str] | None, "Another parameter, as name=value; a mapping is JSON. Repeatable.", TRAINING
 ]
-Jobs = Annotated[int | None, option("Threads, at most; by default as many as pay.", TRAINING)]
-NewModel = Annotated[Path, option("Where to write the model.", OUTPUT)]
-AsJson = Annotated[bool, option("Print JSON, for machines.", OUTPUT, name="--json")]
-Out = Annotated[Path | None, option("A file; else standard output.", OUTPUT)]
-Force = Annotated[bool, option("Replace files that exist already.", OUTPUT, name="--force")]
+Jobs = Annotated[int | None, "Threads, at most; by default as many as pay.", TRAINING]
+NewModel = Annotated[Path, "Where to write the model.", OUTPUT]
+AsJson = Annotated[bool, option("Print JSON, for machines.", OUTPUT, "--json")]
+Out = Annotated[Path | None, "A file; else standard output.", OUTPUT]
+Force = Annotated[bool, "Replace files that exist already.", OUTPUT]
 Separator = Annotated[
-    str | None,
-    option("The character between the cells of a CSV file, such as ';' or '\\t'.", TABLE),
+    str | None, "The character between the cells of a CSV file, such as ';' or '\\t'.", TABLE
 ]
-Weights = Annotated[str | None, option("The column of sample weights.", TABLE)]
-LimitEpsilon = Annotated[
-    float | None, option("With --budget: open the account, with this limit.", ACCOUNT)
-]
-LimitDelta = Annotated[float | None, option("The delta of that limit.", ACCOUNT)]
+Weights = Annotated[str | None, "The column of sample weights.", TABLE]
+LimitEpsilon = Annotated[float | None, "With --budget: open the account, with this limit.", ACCOUNT]
+LimitDelta = Annotated[float | None, "The delta of that limit.", ACCOUNT]
 
 
 @dataclass(frozen=True)
@@ -78,7 +67,7 @@ class TableOptions:
     """How a table is read."""
 
     missing: Annotated[
-        list[str] | None, option('A string that means "missing" in a CSV file; repeatable.', TABLE)
+        list[str] | None, 'A string that means "missing" in a CSV file; repeatable.', TABLE
     ] = None
     separator: Separator = None
 
@@ -97,11 +86,11 @@ class RunOptions:
     """Record and randomness of one run."""
 
     ledger: Annotated[
-        Path | None, option("A file that records every charge before its release.", PRIVACY)
+        Path | None, "A file that records every charge before its release.", PRIVACY
     ] = None
-    seed: Annotated[
-        int | None, option("For tests and demonstrations: NO privacy guarantee.", PRIVACY)
-    ] = None
+    seed: Annotated[int | None, "For tests and demonstrations: NO privacy guarantee.", PRIVACY] = (
+        None
+    )
 
 
 @dataclass(frozen=True)
@@ -110,7 +99,7 @@ class WeightOptions:
 
     weights: Weights = None
     weight_bound: Annotated[
-        float | None, option("The largest weight a row may have; public knowledge.", TABLE)
+        float | None, "The largest weight a row may have; public knowledge.", TABLE
     ] = None
 
     def apply(self, estimator: Any, recipe: str) -> dict[str, str]:
@@ -129,13 +118,12 @@ class StreamAccountOptions:
     """An account that exists, and is charged before a run."""
 
     budget: Annotated[
-        Path | None,
-        option("A store of accounts, of which that of --dataset is charged first.", ACCOUNT),
+        Path | None, "A store of accounts, of which that of --dataset is charged first.", ACCOUNT
     ] = None
-    dataset: Annotated[
-        str | None, option("With --budget: the data set that the rows are of.", ACCOUNT)
-    ] = None
-    name: Annotated[str | None, option("With --budget: a name for this run.", ACCOUNT)] = None
+    dataset: Annotated[str | None, "With --budget: the data set that the rows are of.", ACCOUNT] = (
+        None
+    )
+    name: Annotated[str | None, "With --budget: a name for this run.", ACCOUNT] = None
 
     def open(self, unit: str | None, **kind: Any) -> BudgetAccount | None:
         """Return the account, or None without --budget; see `open_account`."""
@@ -236,7 +224,7 @@ class OutputOptions:
 class ProgressOptions(OutputOptions):
     """The same for commands that show progress."""
 
-    quiet: Annotated[bool, option("Show no progress.", OUTPUT, name="--quiet")] = False
+    quiet: Annotated[bool, "Show no progress.", OUTPUT] = False
 
     @property
     def verbose(self) -> bool:
@@ -250,11 +238,8 @@ class StrictOptions(OutputOptions):
 
     strict: Annotated[
         bool,
-        option(
-            "End with status 6 if released values show that something is wrong with the result.",
-            OUTPUT,
-            name="--strict",
-        ),
+        "End with status 6 if released values show that something is wrong with the result.",
+        OUTPUT,
     ] = False
 
 

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from functools import partial, wraps
-from typing import Any, NamedTuple, get_type_hints
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
@@ -41,10 +41,9 @@ class Command(NamedTuple):
 
 
 def option(
-    text: str, panel: str | None = None, name: str | None = None, show_default: bool | str = True
+    text: str, panel: str | None = None, *names: str, show_default: bool | str = True
 ) -> Any:
-    """Return typer's option with a help text, a heading in the help, and perhaps its own name."""
-    names = () if name is None else (name,)
+    """Return typer's option with a help text and a heading in the help, perhaps with its name."""
     return typer.Option(*names, help=text, rich_help_panel=panel, show_default=show_default)
 
 
@@ -72,8 +71,9 @@ def command(
 def flatten_options(function: Callable[..., None]) -> Callable[..., None]:
     """Return a function with one parameter per option where `function` takes option groups.
 
-    An option group is a dataclass whose fields are annotated as typer's options. All options are
-    keywords, so that required ones may follow optional ones.
+    An option group is a dataclass. Its fields, and parameters, are annotated with the help text of
+    the option and the heading it stands under, or with typer's own declaration. All options are
+    keywords, so that required ones may follow optional ones; a flag has no "--no-flag".
     """
     parameters, hints = inspect.signature(function).parameters, _hints(function)
     groups = {name: hints[name] for name in parameters if is_dataclass(hints[name])}
@@ -85,6 +85,10 @@ def flatten_options(function: Callable[..., None]) -> Callable[..., None]:
             options = {each.name: (own[each.name], each.default) for each in fields(groups[name])}
         for each, (hint, default) in options.items():
             default = inspect.Parameter.empty if default is MISSING else default
+            if isinstance(hint.__metadata__[0], str):
+                own_name = f"--{each.rstrip('_').replace('_', '-')}"
+                text, panel = (*hint.__metadata__, None)[:2]
+                hint = Annotated[hint.__origin__, option(text, panel, own_name)]
             flat[each] = inspect.Parameter(
                 each, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
@@ -48,7 +48,6 @@ from privboost.cli.options import (
 )
 from privboost.cli.output import (
     check_files,
-    find_defects,
     finish,
     print_json,
     print_model,
@@ -73,19 +72,18 @@ AnyRecipe = StrEnum("AnyRecipe", ["auto", *RECIPES])  # type: ignore[misc]  # no
 class DomainOptions:
     """The domain of a table to train on, or what is known without one."""
 
-    domain: Annotated[Path | None, option("What is public about the table (JSON).", TABLE)] = None
+    domain: Annotated[Path | None, "What is public about the table (JSON).", TABLE] = None
     target: Annotated[
-        str | None, option("Without a domain: the column to predict; one is learned.", TABLE)
+        str | None, "Without a domain: the column to predict; one is learned.", TABLE
     ] = None
-    task: Annotated[Task, option("Without a domain: the kind of target.", TABLE)] = Task.classes
+    task: Annotated[Task, "Without a domain: the kind of target.", TABLE] = Task.classes
     classes: Annotated[
         str | None,
-        option(
-            "Without a domain: the classes, such as 0,1 (or a JSON list); they cost nothing.", TABLE
-        ),
+        "Without a domain: the classes, such as 0,1 (or a JSON list); they cost nothing.",
+        TABLE,
     ] = None
     domain_given: Annotated[
-        Path | None, option("Without a domain: the part of one that is known (JSON).", TABLE)
+        Path | None, "Without a domain: the part of one that is known (JSON).", TABLE
     ] = None
     domain_rows: OfDomainRows = DomainRows.same
 
@@ -120,16 +118,14 @@ class RecipeOptions:
 
     recipe: Annotated[
         AnyRecipe,
-        option(
-            "How to boost: see docs/recipes.md; auto picks one by public facts, and says why.",
-            TRAINING,
-        ),
+        "How to boost: see docs/recipes.md; auto picks one by public facts, and says why.",
+        TRAINING,
     ] = AnyRecipe[DEFAULT_RECIPE.name]
     preset: Annotated[
-        str | None, option("A published variant of the recipe, such as TR_cyc.", TRAINING)
+        str | None, "A published variant of the recipe, such as TR_cyc.", TRAINING
     ] = None
     rows: Annotated[
-        int | None, option("For auto and --dry-run: the number of rows, if it is public.", TRAINING)
+        int | None, "For auto and --dry-run: the number of rows, if it is public.", TRAINING
     ] = None
 
     def choose(
@@ -182,15 +178,10 @@ def train(
     run: RunOptions,
     account: AccountOptions,
     stream: Annotated[
-        Path | None, option("With sbdt: begin a stream, and write its private state here.", OUTPUT)
+        Path | None, "With sbdt: begin a stream, and write its private state here.", OUTPUT
     ] = None,
     dry_run: Annotated[
-        bool,
-        option(
-            "Print the guarantee and price; read no row, and spend nothing.",
-            PRIVACY,
-            name="--dry-run",
-        ),
+        bool, "Print the guarantee and price; read no row, and spend nothing.", PRIVACY
     ] = False,
     output: ResultOptions,
 ) -> None:
@@ -259,11 +250,11 @@ def extend(
     *,
     stream: Annotated[Path, typer.Argument(help="The private state of a stream; it is replaced.")],
     data: DataFile,
-    epsilon: Annotated[float, option("The privacy budget of the new rows.", PRIVACY)],
+    epsilon: Annotated[float, "The privacy budget of the new rows.", PRIVACY],
     model: NewModel,
     delta: Delta = 1e-6,
     target: Annotated[
-        str | None, option("The column to predict, if the domain was learned.", TABLE)
+        str | None, "The column to predict, if the domain was learned.", TABLE
     ] = None,
     domain_rows: OfDomainRows = DomainRows.same,
     set_: Parameters = None,
@@ -313,20 +304,16 @@ def extend(
 def search(
     *,
     data: DataFile,
-    candidates: Annotated[Path, option('A JSON file of candidates: [{"n_estimators": 50}, …].')],
+    candidates: Annotated[Path, 'A JSON file of candidates: [{"n_estimators": 50}, …].'],
     model: NewModel,
     domain: KnownDomain,
     epsilon: Epsilon,
     delta: Delta = 1e-6,
     recipe: OfRecipe = DEFAULT_RECIPE,
-    expected_runs: Annotated[
-        float, option("The mean number of runs; their number is hidden.")
-    ] = 10.0,
-    validation_share: Annotated[
-        float, option("The share of the units that runs are scored on.")
-    ] = 0.25,
+    expected_runs: Annotated[float, "The mean number of runs; their number is hidden."] = 10.0,
+    validation_share: Annotated[float, "The share of the units that runs are scored on."] = 0.25,
     scoring: Annotated[
-        str | None, option("The measure that decides: auc, accuracy, log_loss, rmse, …")
+        str | None, "The measure that decides: auc, accuracy, log_loss, rmse, …"
     ] = None,
     domain_rows: OfDomainRows = DomainRows.same,
     set_: Parameters = None,
@@ -337,6 +324,8 @@ def search(
     output: StrictOptions,
 ) -> None:
     """Choose parameters privately, and keep the winner's model. Spends the budget."""
+    from privboost.models.findings import find_defects
+
     public = privboost.Domain.from_json(domain)
     kind = estimator_class(recipe, has_classes(public))
     estimator = kind(domain=public, n_jobs=jobs, domain_rows=domain_rows.value)
@@ -363,7 +352,7 @@ def search(
         own.fit(source)
         save_paid(own.best_estimator_.save, model)
     trained = own.best_estimator_.model_
-    defects = find_defects(trained)
+    defects = tuple(find_defects(trained))
     if output.as_json:
         print_json(
             {
@@ -394,14 +383,12 @@ def evaluate(
     data: DataFile,
     epsilon: Epsilon,
     delta: Delta = 1e-6,
-    by: Annotated[
-        list[str] | None, option("A feature whose groups are measured too; repeatable.")
-    ] = None,
+    by: Annotated[list[str] | None, "A feature whose groups are measured too; repeatable."] = None,
     score_cells: Annotated[
-        int | None, option("The number of bins of scores in which rows are counted.")
+        int | None, "The number of bins of scores in which rows are counted."
     ] = None,
     clip: Annotated[
-        float | None, option("For a number: the clip of residuals; chosen privately by default.")
+        float | None, "For a number: the clip of residuals; chosen privately by default."
     ] = None,
     table: TableOptions,
     public_rows: PublicRows = False,
@@ -450,14 +437,8 @@ def evaluate(
 # From options to estimators
 
 
-_OWN_OPTIONS = frozenset(
-    (
-        *("epsilon", "delta", "classes", "domain", "domain_given", "domain_rows", "public_rows"),
-        *("random_state", "n_jobs", "backend", "ledger", "budget", "verbose"),
-        "sample_weight_bound",
-    )
-)
-"""Parameters with options of their own, or none: --set does not take them."""
+_WITHOUT_OPTION = {"accountant", "domain_share"}
+"""Arguments of all estimators that --set takes; the others have options of their own, or none."""
 _PYTHON_LITERALS = {"True": "true", "False": "false", "None": "null"}
 
 
@@ -476,7 +457,11 @@ def has_classes(domain: Domain) -> bool:
 
 def read_parameters(settings: list[str] | None, estimator: Any) -> dict[str, Any]:
     """Read name=value pairs of --set, a value as JSON or else as text."""
-    names = sorted(set(estimator.get_params()) - _OWN_OPTIONS)
+    from privboost.estimators.parameters import ClassArguments, RunArguments, WeightArguments
+
+    kinds = (RunArguments, ClassArguments, WeightArguments)
+    have_options = {each.name for kind in kinds for each in fields(kind)} - _WITHOUT_OPTION
+    names = sorted(set(estimator.get_params()) - have_options)
     parameters = {}
     for setting in settings or ():
         name, equals, text = setting.partition("=")
