@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 
@@ -179,6 +179,8 @@ def _wait_for_all(server: Any, names: list[str], quiet: bool) -> None:
 class PartyAccountOptions:
     """The account of a party's rows."""
 
+    panel: ClassVar[str] = ACCOUNT
+
     budget: Annotated[
         Path | None,
         option(
@@ -191,7 +193,7 @@ class PartyAccountOptions:
         str | None, option("Data set that the rows belong to.", ACCOUNT, show_default="NAME")
     ] = None
     limit_epsilon: Annotated[
-        float | None, "Open the account if there is none: epsilon of all runs.", ACCOUNT
+        float | None, "Open the account if there is none: epsilon of all runs."
     ] = None
     limit_delta: LimitDelta = None
 

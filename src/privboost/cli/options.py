@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
@@ -66,8 +66,10 @@ LimitDelta = Annotated[float | None, "The delta of that limit.", ACCOUNT]
 class TableOptions:
     """How a table is read."""
 
+    panel: ClassVar[str] = TABLE
+
     missing: Annotated[
-        list[str] | None, 'A string that means "missing" in a CSV file; repeatable.', TABLE
+        list[str] | None, 'A string that means "missing" in a CSV file; repeatable.'
     ] = None
     separator: Separator = None
 
@@ -85,21 +87,21 @@ class TableOptions:
 class RunOptions:
     """Record and randomness of one run."""
 
-    ledger: Annotated[
-        Path | None, "A file that records every charge before its release.", PRIVACY
-    ] = None
-    seed: Annotated[int | None, "For tests and demonstrations: NO privacy guarantee.", PRIVACY] = (
-        None
-    )
+    panel: ClassVar[str] = PRIVACY
+
+    ledger: Annotated[Path | None, "A file that records every charge before its release."] = None
+    seed: Annotated[int | None, "For tests and demonstrations: NO privacy guarantee."] = None
 
 
 @dataclass(frozen=True)
 class WeightOptions:
     """Sample weights."""
 
+    panel: ClassVar[str] = TABLE
+
     weights: Weights = None
     weight_bound: Annotated[
-        float | None, "The largest weight a row may have; public knowledge.", TABLE
+        float | None, "The largest weight a row may have; public knowledge."
     ] = None
 
     def apply(self, estimator: Any, recipe: str) -> dict[str, str]:
@@ -117,13 +119,13 @@ class WeightOptions:
 class StreamAccountOptions:
     """An account that exists, and is charged before a run."""
 
+    panel: ClassVar[str] = ACCOUNT
+
     budget: Annotated[
-        Path | None, "A store of accounts, of which that of --dataset is charged first.", ACCOUNT
+        Path | None, "A store of accounts, of which that of --dataset is charged first."
     ] = None
-    dataset: Annotated[str | None, "With --budget: the data set that the rows are of.", ACCOUNT] = (
-        None
-    )
-    name: Annotated[str | None, "With --budget: a name for this run.", ACCOUNT] = None
+    dataset: Annotated[str | None, "With --budget: the data set that the rows are of."] = None
+    name: Annotated[str | None, "With --budget: a name for this run."] = None
 
     def open(self, unit: str | None, **kind: Any) -> BudgetAccount | None:
         """Return the account, or None without --budget; see `open_account`."""
@@ -209,6 +211,8 @@ def unit_column(domain: Domain | None, domain_given: Path | None) -> str | None:
 class OutputOptions:
     """How a result is printed and written."""
 
+    panel: ClassVar[str] = OUTPUT
+
     as_json: AsJson = False
     force: Force = False
 
@@ -224,7 +228,7 @@ class OutputOptions:
 class ProgressOptions(OutputOptions):
     """The same for commands that show progress."""
 
-    quiet: Annotated[bool, "Show no progress.", OUTPUT] = False
+    quiet: Annotated[bool, "Show no progress."] = False
 
     @property
     def verbose(self) -> bool:
@@ -237,9 +241,7 @@ class StrictOptions(OutputOptions):
     """The same for commands whose result may come with warnings."""
 
     strict: Annotated[
-        bool,
-        "End with status 6 if released values show that something is wrong with the result.",
-        OUTPUT,
+        bool, "End with status 6 if released values show that something is wrong with the result."
     ] = False
 
 

@@ -72,8 +72,9 @@ def flatten_options(function: Callable[..., None]) -> Callable[..., None]:
     """Return a function with one parameter per option where `function` takes option groups.
 
     An option group is a dataclass. Its fields, and parameters, are annotated with the help text of
-    the option and the heading it stands under, or with typer's own declaration. All options are
-    keywords, so that required ones may follow optional ones; a flag has no "--no-flag".
+    the option and the heading it stands under (else the group's `panel`), or with typer's own
+    declaration. All options are keywords, so that required ones may follow optional ones; a flag
+    has no "--no-flag".
     """
     parameters, hints = inspect.signature(function).parameters, _hints(function)
     groups = {name: hints[name] for name in parameters if is_dataclass(hints[name])}
@@ -87,7 +88,7 @@ def flatten_options(function: Callable[..., None]) -> Callable[..., None]:
             default = inspect.Parameter.empty if default is MISSING else default
             if isinstance(hint.__metadata__[0], str):
                 own_name = f"--{each.rstrip('_').replace('_', '-')}"
-                text, panel = (*hint.__metadata__, None)[:2]
+                text, panel = (*hint.__metadata__, getattr(groups.get(name), "panel", None))[:2]
                 hint = Annotated[hint.__origin__, option(text, panel, own_name)]
             flat[each] = inspect.Parameter(
                 each, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint

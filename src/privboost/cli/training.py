@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
@@ -72,18 +72,17 @@ AnyRecipe = StrEnum("AnyRecipe", ["auto", *RECIPES])  # type: ignore[misc]  # no
 class DomainOptions:
     """The domain of a table to train on, or what is known without one."""
 
-    domain: Annotated[Path | None, "What is public about the table (JSON).", TABLE] = None
-    target: Annotated[
-        str | None, "Without a domain: the column to predict; one is learned.", TABLE
-    ] = None
-    task: Annotated[Task, "Without a domain: the kind of target.", TABLE] = Task.classes
+    panel: ClassVar[str] = TABLE
+
+    domain: Annotated[Path | None, "What is public about the table (JSON)."] = None
+    target: Annotated[str | None, "Without a domain: the column to predict; one is learned."] = None
+    task: Annotated[Task, "Without a domain: the kind of target."] = Task.classes
     classes: Annotated[
         str | None,
         "Without a domain: the classes, such as 0,1 (or a JSON list); they cost nothing.",
-        TABLE,
     ] = None
     domain_given: Annotated[
-        Path | None, "Without a domain: the part of one that is known (JSON).", TABLE
+        Path | None, "Without a domain: the part of one that is known (JSON)."
     ] = None
     domain_rows: OfDomainRows = DomainRows.same
 
@@ -116,17 +115,16 @@ class DomainOptions:
 class RecipeOptions:
     """The recipe of a model."""
 
+    panel: ClassVar[str] = TRAINING
+
     recipe: Annotated[
         AnyRecipe,
         "How to boost: see docs/recipes.md; auto picks one by public facts, and says why.",
-        TRAINING,
     ] = AnyRecipe[DEFAULT_RECIPE.name]
-    preset: Annotated[
-        str | None, "A published variant of the recipe, such as TR_cyc.", TRAINING
-    ] = None
-    rows: Annotated[
-        int | None, "For auto and --dry-run: the number of rows, if it is public.", TRAINING
-    ] = None
+    preset: Annotated[str | None, "A published variant of the recipe, such as TR_cyc."] = None
+    rows: Annotated[int | None, "For auto and --dry-run: the number of rows, if it is public."] = (
+        None
+    )
 
     def choose(
         self, domain: Domain | None, epsilon: float, delta: float | None, streams: bool
