@@ -101,6 +101,9 @@ class AdaSSPEstimator(PresetEstimator):
         """
         return loss_curve(self._fitted(), X, y)
 
+    def _class_weight(self) -> None:
+        """Return None: the plan weighs classes, some of them by released counts."""
+
     def _plan(self, encoder: Encoder, weight_bound: float | None, budget: Budget) -> AdaSSPPlan:
         given = self.get_params(deep=False)
         weight = given.get("class_weight")

@@ -39,7 +39,7 @@ from privboost.domain_inference.partial_domain import (
     with_classes,
 )
 from privboost.domain_inference.within_fit import DomainInference
-from privboost.estimators.class_weights import weights_in_order
+from privboost.estimators.class_weights import check_class_weight, weights_in_order
 from privboost.estimators.parameters import check_arguments
 from privboost.estimators.preparation import (
     FitArguments,
@@ -377,8 +377,9 @@ class PrivateEstimator(BaseEstimator, ABC):
         return bound
 
     def _class_weight(self) -> Mapping[Any, float] | None:
-        """Return class weights, if the recipe has them."""
-        return None
+        """Return the checked weights of classes by which rows are loaded, if there are any."""
+        given = getattr(self, "class_weight", None)  # not every recipe has the parameter
+        return None if given is None else check_class_weight(given, self._task)
 
 
 class PublicScoreMixin:

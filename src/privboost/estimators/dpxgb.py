@@ -7,7 +7,6 @@ from typing import Any
 
 from privboost.data.encoding import Encoder
 from privboost.estimators.base import PrivateRegressor
-from privboost.estimators.class_weights import WeighedClasses
 from privboost.estimators.mixins import TreeClassifier, TreeEstimator
 from privboost.estimators.parameters import (
     ClassWeightArguments,
@@ -33,7 +32,7 @@ class DPXGBArguments(DPXGBParameters, ClassWeightArguments, RunArguments):
     accountant: str = accountants("game", "rdp")
 
 
-class DPXGBEstimator(WeighedClasses, TreeEstimator):
+class DPXGBEstimator(TreeEstimator):
     """Classifier and regressor of DP-XGB: constructor, plan and boosting."""
 
     _presets = PRESETS

@@ -11,7 +11,6 @@ from privboost.data.encoding import Encoder
 from privboost.data.ordered_features import NumericFeature
 from privboost.domain_inference.within_fit import DomainInference
 from privboost.estimators.base import LogisticClassifier, PrivateEstimator, PrivateRegressor
-from privboost.estimators.class_weights import WeighedClasses
 from privboost.estimators.parameters import (
     ClassWeightArguments,
     RunArguments,
@@ -36,7 +35,7 @@ class PrivBoostArguments(PrivBoostParameters, ClassWeightArguments, RunArguments
     accountant: str = accountants("gdp", "pld", "rdp")
 
 
-class PrivBoostEstimator(WeighedClasses, PrivateEstimator):
+class PrivBoostEstimator(PrivateEstimator):
     """Classifier and regressor of PrivBoost: constructor, plan and boosting."""
 
     @constructor(PrivBoostArguments)

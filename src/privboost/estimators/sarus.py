@@ -7,7 +7,6 @@ from typing import Any
 
 from privboost.data.encoding import Encoder
 from privboost.estimators.base import PrivateRegressor
-from privboost.estimators.class_weights import WeighedClasses
 from privboost.estimators.mixins import AnyLossTreeClassifier, TreeEstimator
 from privboost.estimators.parameters import (
     ClassWeightArguments,
@@ -47,7 +46,7 @@ class SarusArguments(SarusParameters, ClassWeightArguments, RunArguments):
     accountant: str = accountants("pure", "game", "pld", "rdp")
 
 
-class SarusEstimator(WeighedClasses, TreeEstimator):
+class SarusEstimator(TreeEstimator):
     """Classifier and regressor of Sarus' recipe: constructor, plan and boosting."""
 
     _presets = PRESETS

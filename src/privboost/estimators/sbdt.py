@@ -8,7 +8,6 @@ from typing import Any
 from privboost._core.progress import rounds_bar
 from privboost.data.encoding import Encoder
 from privboost.estimators.base import PrivateRegressor
-from privboost.estimators.class_weights import WeighedClasses
 from privboost.estimators.mixins import AnyLossTreeClassifier
 from privboost.estimators.parameters import (
     ClassWeightArguments,
@@ -37,7 +36,7 @@ class SBDTArguments(SBDTParameters, ClassWeightArguments, RunArguments):
     accountant: str = accountants("gdp", "pld", "rdp")
 
 
-class SBDTEstimator(WeighedClasses, StreamEstimator):
+class SBDTEstimator(StreamEstimator):
     """Classifier and regressor of S-BDT: constructor, plan, boosting and streams."""
 
     @constructor(SBDTArguments)
