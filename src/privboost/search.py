@@ -175,7 +175,7 @@ class PrivateSearchCV(BaseEstimator):
             Of the winner, as its own `fit` would, once the search is complete.
         """
         keys = KeyStream.of(self.random_state)
-        task = SearchTask.of(self, X, y, sample_weight)
+        task = _Search.of(self, X, y, sample_weight)
         warn_of_parameters(self.epsilon, self.delta, self.random_state)
         with remembering_failure(self):
             pending_charge = None
@@ -237,34 +237,13 @@ class _Winner:
 
 
 @dataclass(frozen=True, eq=False)
-class SearchTask:
+class _Search:
     """A checked search: nothing is reserved yet.
 
-    Attributes
-    ----------
-    candidates : tuple of mappings
-        Parameters of each candidate.
-    estimators : tuple of estimators
-        Estimator of each candidate, with the budget of a run.
-    given : FitArguments
-        Arguments of `fit`.
-    budget : Budget
-        Budget of one run, for training and, on other units, for its score. Its δ is the search's,
-        since runs compose by their Rényi curves.
-    release : SearchRelease
-        Event of the whole search.
-    stop : int
-        Probability to stop, in units of 2⁻⁶⁴.
-    share : float
-        Share of the units that runs are scored on.
-    scoring : str
-        Measure of a run.
-    seeded : bool
-        Whether there is a seed.
-    assumed : tuple of str
-        Assumptions of every run.
-    releases : tuple of sequences of Planned
-        Charged releases of training with each candidate.
+    `estimators` are those of the candidates, with the budget of one run: for training and, on other
+    units, for its score. Its δ is the search's, since runs compose by their Rényi curves. `release`
+    is the event of the whole search, `stop` the probability to stop in units of 2⁻⁶⁴, `share` that
+    of the units that runs are scored on, and `releases` what is charged for each candidate.
     """
 
     candidates: tuple[Mapping[str, Any], ...]
@@ -280,7 +259,7 @@ class SearchTask:
     releases: tuple[Sequence[Planned], ...]
 
     @classmethod
-    def of(cls, search: Any, X: Any, y: Any, weight: Any) -> SearchTask:
+    def of(cls, search: Any, X: Any, y: Any, weight: Any) -> _Search:
         """Check everything, and plan the budget of one run."""
         X = open_remote(X)
         account = check_account("budget", search.budget, search.random_state)

@@ -219,17 +219,8 @@ def reported_parameters(plan: Plan) -> dict[str, Any]:
 class Preparation:
     """Leads from parameters and a table to a run, stage by stage.
 
-    Parameters
-    ----------
-    setting : RunSettings
-        Checked parameters of the run.
-    given : FitArguments
-        Arguments of `fit`.
-    make_plan : callable
-        Function of an encoder, the bound of weights and a budget that returns a plan.
-    inference : callable
-        Function of a budget that returns the domain inference, where there is no domain, and a
-        plan of training on a stand-in domain.
+    `inference` is a function of a budget that returns the domain inference, where there is no
+    domain, and a plan of training on a stand-in domain.
     """
 
     _run: type[Run] = Run
@@ -391,12 +382,9 @@ class Preparation:
 
 @contextmanager
 def remembering_failure(estimator: Any) -> Iterator[None]:
-    """Record a run that fails after its reservation: reports of later runs name it.
+    """Record a run that fails after its reservation, in the estimator or search that made it.
 
-    Parameters
-    ----------
-    estimator : estimator or search
-        Owner of the run's `epsilon` and `delta`; it keeps the record as `_unfinished`.
+    Reports of its later runs name that one too.
     """
     epsilon, delta = estimator.epsilon, estimator.delta  # they may be set meanwhile
     with counting_charges() as charges:

@@ -79,10 +79,7 @@ ADDED_UP = _by_name(
 def warn_of_wrappers(accounted: bool) -> None:
     """Warn, once, if a wrapper called `fit` that its report does not cover.
 
-    Parameters
-    ----------
-    accounted : bool
-        Whether an account adds up the costs.
+    An account adds up costs: then it is no matter that a wrapper fits several times.
     """
     frames = [*_sklearn_frames()]
     text = _warning_of(frames, UNCOVERED)

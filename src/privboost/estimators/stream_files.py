@@ -34,15 +34,10 @@ def save_stream(stream: RowStream, model: Model, path: str | Path) -> None:
 def take_stream(path: str | Path, intact: Callable[[], bool]) -> Iterator[Path]:
     """Rename the file of a stream while a batch continues from it, so that no other one does.
 
-    Yields the new path. A process that dies leaves the file there: its charge is not refunded. If
-    the new state was written before it died, the next batch removes the old one.
-
-    Parameters
-    ----------
-    path : path
-        The file; the block is to write it again.
-    intact : callable
-        Returns after an error whether the state is unchanged; then the file gets its name back.
+    Yields the new path; the block is to write the file again. A process that dies leaves it there:
+    its charge is not refunded. If the new state was written before it died, the next batch removes
+    the old one. After an error, `intact` returns whether the state is unchanged; then the file gets
+    its name back.
     """
     path = Path(path).resolve()  # the file itself, not a link to it
     if path.suffix == _TAKEN:

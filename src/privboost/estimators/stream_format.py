@@ -308,32 +308,25 @@ class _State(ShardState):
         self.prices: list[tuple[np.ndarray, ...]] = []
         self.charges = [0] * self.n_cohorts  # by the last cohort charged; earlier ones are too
         self.n_outputs = count_outputs(self.encoder.domain.target)
-        self.most = np.full(
-            self.n_outputs, SCORE_STEPS, dtype=np.int64
-        )  # initial scores of numbers
+        self.most = np.full(self.n_outputs, SCORE_STEPS, dtype=np.int64)  # first scores of numbers
 
     def refuse(self) -> NoReturn:
-        """Refuse an update that no stream has."""
         raise ModelFileError("log: an update that no stream has")
 
     def start(self, loss: LossTable | None, n_outputs: int) -> None:
-        """Check a start."""
         need(n_outputs == self.n_outputs, "log", "scores for each class are needed")
         self.loss = _loss(loss)
         self.most[:] = SCORE_STEPS
 
     def clip_labels(self, low: int, high: int) -> None:
-        """Check a clipping range."""
         need(not self.open, "log", "the clipping range is set before budgets are opened")
         self.span = low, high
 
     def open_budgets(self) -> None:
-        """Check that budgets are opened once."""
         need(not self.open, "log", "budgets are opened once")
         self.open = True
 
     def set_price(self, number: int, tables: tuple[np.ndarray, ...]) -> None:
-        """Check the tables of a price."""
         need(self.loss is not None and self.open, "log", "a price needs a loss and budgets")
         assert self.loss is not None
         need_whole(number, "log.price", len(self.prices), len(self.prices))
@@ -345,7 +338,6 @@ class _State(ShardState):
         self.prices.append(tables)
 
     def charge(self, price: int, output: int) -> None:
-        """Check a charge, and count it."""
         need_whole(price, "log.charge", 0, len(self.prices) - 1)
         self._check_output(output)
         tables = self.prices[price]
@@ -354,7 +346,6 @@ class _State(ShardState):
         self.charges[len(tables) - 1] += 1
 
     def add_tree_values(self, trees: tuple[Tree, ...], values: np.ndarray, output: int) -> None:
-        """Check the values of leaves, and that scores cannot overflow."""
         need(self.loss is not None, "log", "the first update is a start")
         self._check_output(output)
         need_list(trees, "log.trees")

@@ -33,19 +33,11 @@ _ONE_BATCH = (
 
 @dataclass(frozen=True, eq=False)
 class Cohort:
-    """The rows of one batch.
+    """The rows of one batch, none once they are forgotten, and the names of their units.
 
-    Attributes
-    ----------
-    rows : Coded or Load
-        The rows, none once they are forgotten, and the names of their units. For rows of a
-        cluster: how its workers load them again.
-    budget : IndividualBudget
-        Individual privacy filter of each row.
-    used : int
-        Number of releases charged to it.
-    report : PrivacyReport
-        Guarantee of the rows' filters, and other charges.
+    For rows of a cluster, `rows` is how its workers load them again. `budget` is each row's
+    individual privacy filter, `used` the number of releases charged to it, and `report` the
+    guarantee of the filters, and other charges.
     """
 
     rows: Coded | Load
