@@ -68,10 +68,9 @@ def keys(
     NAME.key stays where it is made. NAME.pub goes to all others over a channel on which nobody can
     replace it; so does coordinator.crt, which parties need for TLS.
     """
-    from privboost.federated import key_files
-    from privboost.federated.crypto import COORDINATOR
+    from privboost.federated import crypto, key_files
 
-    leads = name == COORDINATOR
+    leads = name == crypto.COORDINATOR
     if leads != bool(host):
         raise ValueError("--host is for the coordinator, which needs one: parties connect to it")
     ends = [key_files.PRIVATE, key_files.PUBLIC]
@@ -92,14 +91,13 @@ def keys(
 
 def _read_keys(key: Path, pins: Path, leads: bool) -> tuple[str, Any, dict[str, bytes]]:
     """Return the name and key pair of this end, and the public keys of all ends."""
-    from privboost.federated.crypto import COORDINATOR
-    from privboost.federated.key_files import read_pins, read_private
+    from privboost.federated import crypto, key_files
 
-    name, identity = read_private(key)
-    known = read_pins(pins)
-    if name == COORDINATOR and not leads:
+    name, identity = key_files.read_private(key)
+    known = key_files.read_pins(pins)
+    if name == crypto.COORDINATOR and not leads:
         raise ValueError("--key: this is the coordinator's; a party joins with its own")
-    expected = COORDINATOR if leads else name
+    expected = crypto.COORDINATOR if leads else name
     if name != expected or known.get(expected) != identity.public:
         raise ValueError(f"--key: {key} is not the private half of {expected}.pub in {pins}")
     return name, identity, known
@@ -135,8 +133,7 @@ def coordinate(
     output: ResultOptions,
 ) -> None:
     """Wait for all parties, train with them, and write the model. Spends the budget."""
-    from privboost.federated.crypto import COORDINATOR
-    from privboost.federated.key_files import CERTIFICATE, read_secret
+    from privboost.federated import crypto, key_files
 
     public = privboost.Domain.from_json(domain)
     kind = estimator_class(recipe, has_classes(public))
@@ -145,9 +142,10 @@ def coordinate(
     fit_arguments = weights.apply(estimator, recipe)
     estimator.set_params(**read_parameters(set_, estimator))
     _, identity, parties = _read_keys(key, pins, leads=True)
-    parties.pop(COORDINATOR)
-    shown = key.with_name(f"{COORDINATOR}{CERTIFICATE}") if certificate is None else certificate
-    tls = shown.read_bytes(), read_secret(shown.with_name(f"{shown.name}.key"))
+    parties.pop(crypto.COORDINATOR)
+    beside = key.with_name(f"{crypto.COORDINATOR}{key_files.CERTIFICATE}")
+    shown = beside if certificate is None else certificate
+    tls = shown.read_bytes(), key_files.read_secret(shown.with_name(f"{shown.name}.key"))
     output.check((domain, run.ledger, key, shown), model)
     with privboost.FederationServer(listen, *tls, identity, parties, patience) as server:
         how = (colluders, dropouts, trust.value)
@@ -262,12 +260,12 @@ def join(
     Every run is charged to the account before a row is read; a run that it does not cover is
     refused.
     """
-    from privboost.federated.crypto import COORDINATOR
-    from privboost.federated.key_files import CERTIFICATE
+    from privboost.federated import crypto, key_files
     from privboost.federated.party import checked_record
 
     name, identity, known = _read_keys(key, pins, leads=False)
-    shown = pins / f"{COORDINATOR}{CERTIFICATE}" if certificate is None else certificate
+    pinned = pins / f"{crypto.COORDINATOR}{key_files.CERTIFICATE}"
+    shown = pinned if certificate is None else certificate
     rows = table.open(data)
     kept = key.with_suffix(".ledger") if ledger is None else ledger
     store = key.with_suffix(".db") if charges.budget is None else charges.budget

@@ -201,6 +201,13 @@ def warnings_delayed() -> Iterator[None]:
         yield
 
 
+def find_defects(model: Any) -> tuple[Any, ...]:
+    """Return the findings of a model that call for action."""
+    from privboost.models import findings
+
+    return tuple(findings.find_defects(model))
+
+
 def finish(result: Any, defects: Iterable[Any], strict: bool) -> None:
     """Warn of the defects of a result that is written; with `strict`, exit because of them."""
     from privboost.models.findings import warn_of_defects
@@ -260,8 +267,6 @@ def print_model(path: Path, model: Any, as_json: bool, strict: bool, **more: Any
 
     Findings follow from released values, and cost nothing.
     """
-    from privboost.models.findings import find_defects
-
     privacy, findings, defects = model.privacy, model.findings(), find_defects(model)
     with _printing(path):
         if as_json:

@@ -48,6 +48,7 @@ from privboost.cli.options import (
 )
 from privboost.cli.output import (
     check_files,
+    find_defects,
     finish,
     print_json,
     print_model,
@@ -322,8 +323,6 @@ def search(
     output: StrictOptions,
 ) -> None:
     """Choose parameters privately, and keep the winner's model. Spends the budget."""
-    from privboost.models.findings import find_defects
-
     public = privboost.Domain.from_json(domain)
     kind = estimator_class(recipe, has_classes(public))
     estimator = kind(domain=public, n_jobs=jobs, domain_rows=domain_rows.value)
@@ -350,7 +349,7 @@ def search(
         own.fit(source)
         save_paid(own.best_estimator_.save, model)
     trained = own.best_estimator_.model_
-    defects = tuple(find_defects(trained))
+    defects = find_defects(trained)
     if output.as_json:
         print_json(
             {
