@@ -28,7 +28,7 @@ from privboost.engine.backend import LocalBackend
 from privboost.engine.protocol import MAGIC
 from privboost.engine.queries import TreeSums
 from privboost.engine.updates import AddTreeValues
-from privboost.estimators import stream_files
+from privboost.estimators import stream_format
 from privboost.models import additive, interactions, trees
 from privboost.models import kernels as model_kernels
 from privboost.models import model as files
@@ -100,7 +100,7 @@ def assemble(text: str, magic: bytes, arrays=()) -> bytes:
 def pack(content: bytes) -> bytes:
     """Pack a stream's content, if enough of it is left to tell what is text."""
     try:
-        return stream_files._packed(content)
+        return stream_format._packed(content)
     except ValueError:
         return content
 
@@ -121,19 +121,19 @@ class Forger:
 
     def stream(self, data: bytes) -> bytes:
         """Return a forged stream: its rows, budgets, model, or what its rows were told."""
-        content = stream_files._unpacked(stream_files.STREAM_FILE.unseal(data, ""))
+        content = stream_format._unpacked(stream_format.STREAM_FILE.unseal(data, ""))
         where = self.rng.random()
         if where < 0.2:
-            return stream_files.STREAM_FILE.seal(pack(self.spoil(content)))
-        form = codec.load(content, stream_files._MAGIC)
+            return stream_format.STREAM_FILE.seal(pack(self.spoil(content)))
+        form = codec.load(content, stream_format._MAGIC)
         if where < 0.3:
             form["model"] = np.frombuffer(self.model(form["model"].tobytes()), dtype=np.uint8)
         elif where < 0.6:
             form = self.told(form)
         else:
             form = self.change(form)
-        content = write(form, stream_files._MAGIC)
-        return stream_files.STREAM_FILE.seal(pack(content))
+        content = write(form, stream_format._MAGIC)
+        return stream_format.STREAM_FILE.seal(pack(content))
 
     def told(self, form):
         """Change one update of the log, or their order."""
@@ -244,7 +244,7 @@ def try_model(data: bytes) -> bool:
 def try_stream(data: bytes) -> bool:
     """The same for a stream: its model predicts, and its rows follow what they were told."""
     try:
-        stream, model = stream_files.read_stream(data, "file")
+        stream, model = stream_format.read_stream(data, "file")
     except ModelFileError:
         return False
     check_predictions(model)

@@ -73,7 +73,7 @@ if TYPE_CHECKING:  # the same names, for tools that read types
     from privboost.explanations.explanation import LocalExplanation as LocalExplanation
     from privboost.export.export import export_model as export_model
     from privboost.evaluation.model_card import ModelCard as ModelCard, model_card as model_card
-    from privboost.search.search import PrivateSearchCV as PrivateSearchCV
+    from privboost.search import PrivateSearchCV as PrivateSearchCV
     from privboost.models.model import load_model as load_model
     from privboost.models.model import Model as Model
     from privboost.estimators.recommendation import (
@@ -120,7 +120,7 @@ _HOMES = {
     "LocalExplanation": "explanations.explanation",
     "ModelCard": "evaluation.model_card",
     "model_card": "evaluation.model_card",
-    "PrivateSearchCV": "search.search",
+    "PrivateSearchCV": "search",
     "export_model": "export.export",
     "Model": "models.model",
     "load_model": "models.model",

@@ -13,6 +13,7 @@ import pytest
 import privboost
 from privboost import Domain, FitWarning, PrivacyWarning
 from privboost._core.checks import LEAST_SHARE, LEAST_SIZE, MOST_SIZE
+from privboost._core.threads import count_threads
 from privboost.accounting.calibration import LEAST_RATE
 from privboost.data.encoding import Encoder
 from privboost.models.model import model_bytes
@@ -247,7 +248,7 @@ def test_a_share_of_a_domain_is_named_before_it_costs(share, tmp_path):
 
 def test_more_threads_than_anybody_has_are_not_made(tmp_path):
     model = estimator("PrivBoostClassifier", n_jobs=10**20, random_state=1)
-    assert 1 <= model._threads() <= 8 * (os.cpu_count() or 1)
+    assert 1 <= count_threads(model.n_jobs) <= 8 * (os.cpu_count() or 1)
     one = estimator("PrivBoostClassifier", random_state=1).fit(table())
     assert model_bytes(model.fit(table()).model_) == model_bytes(one.model_)
 

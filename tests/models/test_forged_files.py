@@ -26,8 +26,8 @@ from privboost._core import codec
 from privboost._core.grid import FULL_RANGE
 from privboost.engine.protocol import MAGIC
 from privboost.engine.updates import Charge, OpenBudgets, Price, Start
-from privboost.estimators import stream_files
-from privboost.estimators.stream_files import STREAM_PARAMETERS, check_log
+from privboost.estimators import stream_format
+from privboost.estimators.stream_format import STREAM_PARAMETERS, check_log
 from privboost.models import additive, checks, linear, trees, votes
 from privboost.models import additive as pairs
 from privboost.models import model as files
@@ -167,7 +167,7 @@ def test_numbers_at_the_ends_of_their_types_are_refused_or_explained(models, mon
 
 def test_damage_is_found_whatever_it_hits(models, states):
     rng = np.random.default_rng(0)
-    for read, whole in ((files.read_model, models), (stream_files.read_stream, states)):
+    for read, whole in ((files.read_model, models), (stream_format.read_stream, states)):
         for data in whole.values():
             for at in [*range(48), *rng.integers(len(data), size=300)]:
                 damaged = bytearray(data)
@@ -480,18 +480,18 @@ def test_a_stream_that_unpacks_without_end_is_refused(what):
     form = {"body": {}, "arrays": [["|u1", [2**26]]]}
     texts = {"arrays": json.dumps(form).encode(), "text": lists}
     text = texts.get(what, b"{}")
-    head = stream_files._MAGIC + struct.pack("<Q", len(text)) + text
+    head = stream_format._MAGIC + struct.pack("<Q", len(text)) + text
     packed = zlib.compress(lists if what.startswith("text in") else zeros, 9)
-    bomb = stream_files.STREAM_FILE.seal(head + packed)
+    bomb = stream_format.STREAM_FILE.seal(head + packed)
     with measured() as peak, pytest.raises(ModelFileError, match=r"^file holds no stream"):
-        stream_files.read_stream(bomb, "file")
+        stream_format.read_stream(bomb, "file")
     assert peak() < 200 * len(bomb)
 
 
 def retold(data, kind, change):
     """Forge the last update of a kind in a stream."""
     form = codec.load(
-        stream_files._unpacked(stream_files.STREAM_FILE.unseal(data, "")), stream_files._MAGIC
+        stream_format._unpacked(stream_format.STREAM_FILE.unseal(data, "")), stream_format._MAGIC
     )
     log, ends = form["log"].tobytes(), np.cumsum([0, *form["lengths"]])
     messages = [log[a:b] for a, b in pairwise(ends)]
@@ -501,7 +501,7 @@ def retold(data, kind, change):
     messages[at] = write(updates[at], MAGIC)
     form["log"] = np.frombuffer(b"".join(messages), dtype=np.uint8)
     form["lengths"] = [len(message) for message in messages]
-    return stream_files.STREAM_FILE.seal(stream_files._packed(write(form, stream_files._MAGIC)))
+    return stream_format.STREAM_FILE.seal(stream_format._packed(write(form, stream_format._MAGIC)))
 
 
 TOLD = [
@@ -525,7 +525,7 @@ TOLD = [
 @pytest.mark.parametrize(("kind", "change", "rule"), TOLD)
 def test_rows_are_told_nothing_that_does_not_fit_them(states, kind, change, rule):
     with pytest.raises(ModelFileError, match=f"^file holds no stream: .*{rule}"):
-        stream_files.read_stream(retold(states["classes"], kind, change), "file")
+        stream_format.read_stream(retold(states["classes"], kind, change), "file")
 
 
 KEPT = [
@@ -561,18 +561,19 @@ KEPT = [
 
 @pytest.mark.parametrize(("change", "rule"), KEPT)
 def test_rows_and_budgets_must_fit_the_model(states, change, rule):
-    content = stream_files._unpacked(stream_files.STREAM_FILE.unseal(states["weights"], ""))
-    form = codec.load(content, stream_files._MAGIC)
+    content = stream_format._unpacked(stream_format.STREAM_FILE.unseal(states["weights"], ""))
+    form = codec.load(content, stream_format._MAGIC)
     change(form)
-    forged = stream_files.STREAM_FILE.seal(stream_files._packed(write(form, stream_files._MAGIC)))
+    packed = stream_format._packed(write(form, stream_format._MAGIC))
+    forged = stream_format.STREAM_FILE.seal(packed)
     with pytest.raises(ModelFileError, match=f"^file holds no stream: .*{rule}") as caught:
-        stream_files.read_stream(forged, "file")
+        stream_format.read_stream(forged, "file")
     assert str(ROWS) not in str(caught.value)  # how many rows there are is private
 
 
 def test_charges_are_counted_in_time_that_grows_with_the_file(states):
     """Many cohorts, and many charges of all: not one step for each pair of them."""
-    stream, _ = stream_files.read_stream(states["classes"], "file")
+    stream, _ = stream_format.read_stream(states["classes"], "file")
     size = next(u for u in stream.log if isinstance(u, Start)).loss.size
     tables = (np.zeros((1, 3, size), dtype=np.int32),) * 20_000
     told = [u for u in stream.log if isinstance(u, Start | OpenBudgets)]
@@ -586,7 +587,7 @@ def test_charges_are_counted_in_time_that_grows_with_the_file(states):
 
 
 def test_only_cohorts_that_have_a_price_pay_it(states):
-    stream, _ = stream_files.read_stream(states["classes"], "file")
+    stream, _ = stream_format.read_stream(states["classes"], "file")
     used = [cohort.used for cohort in stream.cohorts]
     assert used[0] > used[1]
     for fewer in ([used[0] - 1, used[1]], [used[0], used[1] - 1]):
@@ -608,12 +609,13 @@ def test_a_stream_keeps_all_parameters_but_those_of_a_run(kind):
     "ends", [lambda a: a[::-1].copy(), lambda a: a + 1, lambda a: a - a[0] - 1]
 )
 def test_names_of_units_stay_within_their_bytes(states, ends):
-    content = stream_files._unpacked(stream_files.STREAM_FILE.unseal(states["units"], ""))
-    form = codec.load(content, stream_files._MAGIC)
+    content = stream_format._unpacked(stream_format.STREAM_FILE.unseal(states["units"], ""))
+    form = codec.load(content, stream_format._MAGIC)
     form["cohorts"][0]["units"]["ends"] = ends(form["cohorts"][0]["units"]["ends"])
-    forged = stream_files.STREAM_FILE.seal(stream_files._packed(write(form, stream_files._MAGIC)))
+    packed = stream_format._packed(write(form, stream_format._MAGIC))
+    forged = stream_format.STREAM_FILE.seal(packed)
     with pytest.raises(ModelFileError, match="units"):
-        stream_files.read_stream(forged, "file")
+        stream_format.read_stream(forged, "file")
 
 
 def test_chances_add_up_however_small_all_are(models):

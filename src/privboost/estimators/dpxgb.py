@@ -15,7 +15,6 @@ from privboost.estimators.parameters import (
     constructor,
     documented,
 )
-from privboost.estimators.preparation import WeighedClasses
 from privboost.mechanisms.curator import Curator
 from privboost.models.trees import TreeScores
 from privboost.randomness.keystream import KeyStream, public_generator
@@ -30,7 +29,7 @@ class DPXGBArguments(DPXGBParameters, ClassWeightArguments, RunArguments):
     accountant: str = accountants("game", "rdp")
 
 
-class DPXGBEstimator(WeighedClasses, TreeEstimator):
+class DPXGBEstimator(TreeEstimator):
     """Classifier and regressor of DP-XGB: constructor, plan and boosting."""
 
     _presets = PRESETS

@@ -18,7 +18,7 @@ from privboost.estimators.parameters import (
     constructor,
     documented,
 )
-from privboost.estimators.preparation import FitArguments, MakePlan, WeighedClasses
+from privboost.estimators.preparation import FitArguments, MakePlan
 from privboost.mechanisms.curator import Curator
 from privboost.models.additive import AdditiveScores
 from privboost.models.interactions import InteractionScores
@@ -39,7 +39,7 @@ class PrivBoostArguments(PrivBoostParameters, ClassWeightArguments, RunArguments
     accountant: str = accountants("gdp", "pld", "rdp")
 
 
-class PrivBoostEstimator(WeighedClasses, PrivateEstimator):
+class PrivBoostEstimator(PrivateEstimator):
     """Classifier and regressor of PrivBoost: constructor, plan and boosting."""
 
     @constructor(PrivBoostArguments)

@@ -15,7 +15,6 @@ from privboost.estimators.parameters import (
     constructor,
     documented,
 )
-from privboost.estimators.preparation import WeighedClasses
 from privboost.mechanisms.curator import Curator
 from privboost.models.trees import TreeScores
 from privboost.randomness.keystream import KeyStream
@@ -45,7 +44,7 @@ class SarusArguments(SarusParameters, ClassWeightArguments, RunArguments):
     accountant: str = accountants("pure", "game", "pld", "rdp")
 
 
-class SarusEstimator(WeighedClasses, TreeEstimator):
+class SarusEstimator(TreeEstimator):
     """Classifier and regressor of Sarus' recipe: constructor, plan and boosting."""
 
     _presets = PRESETS

@@ -16,7 +16,7 @@ from privboost.estimators.parameters import (
     constructor,
     documented,
 )
-from privboost.estimators.preparation import Run, WeighedClasses
+from privboost.estimators.preparation import Run
 from privboost.estimators.streaming import StreamEstimator
 from privboost.mechanisms.curator import Curator
 from privboost.models.trees import TreeScores
@@ -41,7 +41,7 @@ class SBDTArguments(SBDTParameters, ClassWeightArguments, RunArguments):
     accountant: str = accountants("gdp", "pld", "rdp")
 
 
-class SBDTEstimator(WeighedClasses, StreamEstimator):
+class SBDTEstimator(StreamEstimator):
     """Classifier and regressor of S-BDT: constructor, plan, boosting and streams."""
 
     @constructor(SBDTArguments)

@@ -22,11 +22,12 @@ from privboost.estimators.preparation import (
     Preparation,
     Run,
     RunSettings,
+    budget_of,
     choose_backend,
     ledger_path,
     open_table,
 )
-from privboost.estimators.public_rows import PublicPreparation, budget_of, check_no_ledger
+from privboost.estimators.public_rows import PublicPreparation, check_no_ledger
 from privboost.evaluation.outcomes import EvaluationPlan, OutcomeLoader, group_labels, open_groups
 from privboost.evaluation.plan import plan_evaluation
 from privboost.evaluation.result import Evaluation, Group, Measures, Residuals
@@ -234,7 +235,7 @@ def run_evaluation(
     `select` may restrict the run to some of the rows before they are loaded.
     """
     run = select(kind(setting, given, lambda *_: plan, _no_inference).run())
-    opened = run.open_backend([run.load])
+    opened = run.setting.open_backend([run.load])
     try:
         return measure(run.curator(opened), plan), run
     finally:

@@ -196,7 +196,7 @@ class FederatedRun(Run):
 
     def structures(self) -> KeyStream:
         """Return randomness for public choices: the joint one, except in seeded runs."""
-        return super().structures() if self.seeded else KeyStream(self._session.joint)
+        return super().structures() if self.setting.seeded else KeyStream(self._session.joint)
 
     def report(self) -> PrivacyReport:
         """Return the report, and warn of parties that were lost."""
@@ -268,7 +268,7 @@ class FederatedPreparation(Preparation):
         source: Any = FederatedRows(self._session)
         return RowLoader(plan.encoder, roles, given.weight_bound), source
 
-    def judge_schema(self, loader: Loader, table: Table) -> str:
+    def check_table(self, plan: Plan, loader: Loader, table: Table) -> str:
         """Return "any": each party checks the schema of its own table."""
         return "any"
 

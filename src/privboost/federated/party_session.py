@@ -19,7 +19,6 @@ from privboost.engine.backend import LocalBackend
 from privboost.engine.protocol import ShardState
 from privboost.engine.queries import Query
 from privboost.engine.updates import CloseBudgets, OpenBudgets, Update
-from privboost.estimators.stream_files import check_tree
 from privboost.federated.aggregation import PartyRounds
 from privboost.federated.messages import (
     Catalogue,
@@ -32,6 +31,7 @@ from privboost.federated.messages import (
 from privboost.federated.party_curator import PartyCurator
 from privboost.losses.base import LossTable
 from privboost.models.checks import (
+    check_tree,
     largest,
     need,
     need_array,

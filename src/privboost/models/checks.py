@@ -19,7 +19,9 @@ from privboost._core.grid import MAX_SCORE, SCORE_STEPS
 from privboost.data.domain import Domain
 from privboost.data.encoding import Encoder
 from privboost.data.features import CategoricalFeature, Feature
+from privboost.data.rows import Layout
 from privboost.reports.report import PrivacyReport
+from privboost.trees.tree import Tree
 
 _MOST_SIZE = 2.0**200
 """A size that no sum, mean or noise on the grid reaches; its square is finite."""
@@ -173,3 +175,16 @@ def read_report(payload: Any, place: str = "privacy") -> PrivacyReport:
         raise ModelFileError(f"{place}: it is not a privacy report ({error})") from None
     except (TypeError, KeyError, AttributeError):
         raise ModelFileError(f"{place}: it is not a privacy report") from None
+
+
+def check_tree(tree: Any, layout: Layout) -> None:
+    """Check a tree: its features are the layout's, and every code of them goes left or right."""
+    place = "log.trees"
+    need(isinstance(tree, Tree), place, "a tree is needed")
+    nodes = len(tree.feature)
+    feature = need_array(tree.feature, place, np.uint16, (nodes,), 0, len(layout.n_codes) - 1)
+    table = need_array(tree.goes_right, place, np.uint8, (nodes, None), 0, 1)
+    n_codes = np.array(layout.n_codes)
+    wide = not nodes or n_codes[feature].max() <= table.shape[1]
+    need(bool(wide), place, "a turn for each code of the features is needed")
+    need(table.shape[1] <= n_codes.max(), place, "a node has more entries than codes")
