@@ -50,7 +50,7 @@ def quick(
 
     With many choices that takes longer than the fit; nothing of the model depends on it.
     """
-    with mock.patch("privboost.reports.report.compare_accountants", return_value={}):
+    with mock.patch("privboost.reports.writing.compare_accountants", return_value={}):
         return protocol.run(data, estimator, how, metric, seed, share)
 
 
@@ -58,7 +58,7 @@ def quick_made(
     made: str, estimator: str, how: dict[str, Any], metric: str, seed: int, share: float = SHARE
 ) -> float:
     """Measure as `synthetic.run` does, as quickly."""
-    with mock.patch("privboost.reports.report.compare_accountants", return_value={}):
+    with mock.patch("privboost.reports.writing.compare_accountants", return_value={}):
         return synthetic.run(made, estimator, how, metric, seed, share)
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from bench.closed_forms import bounded_range_delta
 from privboost.accounting.accountants import (
+    ACCOUNTANTS,
     AdvancedAccountant,
     BoundedRangeAccountant,
     GdpAccountant,
@@ -274,3 +275,11 @@ def test_conversion_to_replace_one():
     assert delta == pytest.approx((1 + math.e) * 1e-6)
     # Gaussian noise: replacing doubles the sensitivity, which costs less than the conversion.
     assert gdp_epsilon(2 * 0.2367043807, 3.7182818e-6) < 2.0
+
+
+@pytest.mark.parametrize("kind", ACCOUNTANTS.values(), ids=list(ACCOUNTANTS))
+def test_nothing_is_free_before_events_are_composed(kind):
+    """A forgotten `compose` is an error, not ε = 0; a composition of no events costs nothing."""
+    with pytest.raises(RuntimeError, match="compose events first"):
+        kind().epsilon(1e-6)
+    assert kind().compose([]).epsilon(1e-6) == 0

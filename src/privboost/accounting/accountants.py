@@ -51,7 +51,14 @@ class Accountant(ABC):
     min_epsilon: ClassVar[float] = 0.0
     """Below this ε the theory is too loose for calibration."""
 
-    events: tuple[Planned, ...] = ()
+    composed: tuple[Planned, ...] | None = None
+
+    @property
+    def events(self) -> tuple[Planned, ...]:
+        """Composed events; an accountant that has composed none has no guarantee to state."""
+        if self.composed is None:
+            raise RuntimeError("compose events first: no events would cost nothing")
+        return self.composed
 
     @abstractmethod
     def covers(self, event: Event) -> bool:

@@ -143,8 +143,8 @@ def coordinate(
     estimator.set_params(**read_parameters(set_, estimator))
     _, identity, parties = _read_keys(key, pins, leads=True)
     parties.pop(crypto.COORDINATOR)
-    beside = key.with_name(f"{crypto.COORDINATOR}{key_files.CERTIFICATE}")
-    shown = beside if certificate is None else certificate
+    default_certificate = key.with_name(f"{crypto.COORDINATOR}{key_files.CERTIFICATE}")
+    shown = default_certificate if certificate is None else certificate
     tls = shown.read_bytes(), key_files.read_secret(shown.with_name(f"{shown.name}.key"))
     output.check((domain, run.ledger, key, shown), model)
     with privboost.FederationServer(listen, *tls, identity, parties, patience) as server:

@@ -60,7 +60,7 @@ def error_columns(model: Model, table: Any) -> dict[str, np.ndarray]:
     ValueError
         If the model holds none.
     """
-    if not model.scores.has_errors:
+    if not model.has_errors:
         raise ValueError("--std: models of this recipe hold no standard errors; PrivBoost's do")
     if model.has_probabilities:
         return _by_class("std of", model, model.predict_proba(table, return_std=True)[1])

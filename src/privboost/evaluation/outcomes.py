@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -97,7 +98,8 @@ class EvaluationPlan(Plan):
     @property
     def parameters(self) -> dict[str, Any]:
         """Parameters that the report lists."""
-        return {name: value for name, value in self.settings.items() if value is not None}
+        copied = deepcopy(self.settings)  # a caller's changes must not reach the hashed plan
+        return {name: value for name, value in copied.items() if value is not None}
 
     @property
     def group_form(self) -> Any:

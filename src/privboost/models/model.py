@@ -201,6 +201,11 @@ class Model(DeclaredState):
         joined: np.ndarray = np.concatenate([empty, *blocks], axis=1) / SCORE_STEPS
         return joined[0] if len(joined) == 1 else joined.T
 
+    @property
+    def has_errors(self) -> bool:
+        """Whether the standard errors of scores are known."""
+        return self.scores.has_errors
+
     def staged_decision_function(self, data: Any) -> Iterator[np.ndarray]:
         """Yield the scores after each update of training; the last are `decision_function`'s."""
         blocks = list(self.encoder.feature_codes(data))
@@ -521,6 +526,7 @@ class Model(DeclaredState):
 
 MODEL_FILE = FileKind(b"PRIVBST", 2, "a privboost model file")
 _MAGIC = b"PVBMODEL"
+_EXPORTS = (".onnx", ".sql")
 _KINDS: dict[str, type[Scores]] = {
     kind.kind: kind
     for kind in (
@@ -581,7 +587,10 @@ def load_model(path: str | Path) -> Model:
         raise IsADirectoryError(f"{path} is a folder: name the file that save wrote")
     if not path.exists():
         raise FileNotFoundError(f"No such file: {path}; name the one that save wrote")
-    return read_model(path.read_bytes(), str(path))
+    data = path.read_bytes()
+    if path.suffix.lower() in _EXPORTS and not data.startswith(MODEL_FILE.name):
+        raise ModelFileError(f"{path} is an export, for other programs: name what save wrote")
+    return read_model(data, str(path))
 
 
 def read_model(data: bytes | memoryview, path: str) -> Model:
