@@ -28,8 +28,7 @@ from privboost.engine.protocol import MAGIC
 from privboost.engine.updates import Charge, OpenBudgets, Price, Start
 from privboost.estimators import stream_format
 from privboost.estimators.stream_format import STREAM_PARAMETERS, check_log
-from privboost.models import additive, checks, linear, trees, votes
-from privboost.models import additive as pairs
+from privboost.models import additive, checks, forest, interactions, linear, trees, votes
 from privboost.models import model as files
 from privboost.models.model import model_bytes
 from tests.forgery import (
@@ -253,7 +252,7 @@ SHORT = {
     "additive": [shorten_values],
     "compound": [shorten_cells],
     "linear": [shorten_term],
-    "trees": [look_at_absent_codes, drop_leaves, add_stages],
+    "trees": [look_at_absent_codes, drop_leaves],
     "joint trees": [look_at_absent_codes, drop_leaves, overflow_scores],
     "votes": [look_at_absent_codes],
     "votes with odds": [look_at_absent_codes],
@@ -267,10 +266,14 @@ def test_arrays_that_are_too_short_are_refused(models, monkeypatch, kind, change
     interpreted(monkeypatch)
     forged = altered(models[kind], change)
     assert not try_model(forged)
-    for module in (checks, additive, linear, pairs, trees, votes):
+    for module in (checks, additive, interactions, forest, linear, trees, votes):
         monkeypatch.setattr(module, "need", lambda *_: None)
     with pytest.raises((IndexError, RuntimeError, RuntimeWarning)):
         try_model(forged)
+
+
+def test_stages_that_trees_do_not_have_are_refused(models):
+    assert not try_model(altered(models["trees"], add_stages))
 
 
 def test_trees_that_are_not_what_they_say_are_refused(models):
