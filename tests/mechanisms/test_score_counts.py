@@ -182,9 +182,9 @@ def test_votes_are_counted_under_replaced_rows(delta, accountant, kind, learner)
         calibration_share=0.1,
     )
     plan = model._plan(Encoder.of(domain), None, Budget(1.0, delta))
-    assert isinstance(plan.scores, kind)
-    assert plan.scores.relation == Relation.REPLACE_ONE
-    assert plan.scores.cells == 2
+    assert isinstance(plan.calibration_release, kind)
+    assert plan.calibration_release.relation == Relation.REPLACE_ONE
+    assert plan.calibration_release.cells == 2
     assert 0.98 <= plan.accountant.cost(plan.releases, delta) <= 1.0
     if accountant == "pure" or delta == 0:
-        assert plan.scores.pure == pytest.approx(0.1, rel=1e-5)
+        assert plan.calibration_release.pure == pytest.approx(0.1, rel=1e-5)

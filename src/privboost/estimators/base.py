@@ -64,7 +64,7 @@ from privboost.models.model import Model, save_model
 from privboost.randomness.keystream import KeyStream
 from privboost.recipes import ESTIMATORS
 from privboost.recipes.common.plan import Budget, PublicRows, within_account
-from privboost.recipes.common.start import find_target_range
+from privboost.recipes.common.target_range import find_target_range
 
 _ANY_FEATURE = (NumericFeature("x", (0, 1)),)
 _ANY_DOMAIN = {

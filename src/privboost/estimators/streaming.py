@@ -41,7 +41,7 @@ from privboost.models.model import Model
 from privboost.models.trees import TreeScores
 from privboost.randomness.keystream import KeyStream
 from privboost.recipes.common.plan import Budget, Plan, PublicRows
-from privboost.recipes.common.start import find_target_range
+from privboost.recipes.common.target_range import find_target_range
 from privboost.reports.report import PrivacyReport
 
 
