@@ -43,15 +43,7 @@ from privboost.recipes.common.parameters import (
     share,
     size,
 )
-from privboost.recipes.common.plan import (
-    PUBLIC_CLASS_WEIGHTS,
-    Budget,
-    Plan,
-    PlanBasis,
-    ReleaseShare,
-    Task,
-    at_most_rows,
-)
+from privboost.recipes.common.plan import Budget, Plan, PlanBasis, ReleaseShare, Task
 from privboost.recipes.common.probability_calibration import (
     ScoreCells,
     check_calibration,
@@ -59,6 +51,7 @@ from privboost.recipes.common.probability_calibration import (
     release_line,
 )
 from privboost.recipes.common.target_range import plan_target_range
+from privboost.reports.report import PUBLIC_CLASS_WEIGHTS, at_most_rows
 from privboost.trees.tree import stump
 
 COUNT_SHARE = 0.02

@@ -47,13 +47,14 @@ from privboost.recipes.common.parameters import (
     parameter,
     share,
 )
-from privboost.recipes.common.plan import Budget, PlanBasis, ReleaseShare, Task, at_most_rows
+from privboost.recipes.common.plan import Budget, PlanBasis, ReleaseShare, Task
 from privboost.recipes.common.probability_calibration import (
     calibrate_scores,
     check_calibration,
     counts_release,
 )
 from privboost.recipes.common.target_range import plan_target_range
+from privboost.reports.report import at_most_rows
 from privboost.trees.tree import stump
 
 _NOISE_LAMBDA = {"classes": 0.5, "number": 6.0}

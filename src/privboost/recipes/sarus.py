@@ -50,13 +50,14 @@ from privboost.recipes.common.parameters import (
     share,
     size,
 )
-from privboost.recipes.common.plan import Budget, PlanBasis, Task, at_most_rows, grid_step
+from privboost.recipes.common.plan import Budget, PlanBasis, Task, grid_step
 from privboost.recipes.common.probability_calibration import (
     calibrate_scores,
     check_calibration,
     counts_release,
 )
 from privboost.recipes.common.target_range import plan_target_range
+from privboost.reports.report import at_most_rows
 from privboost.trees.tree import Tree, stump
 
 _PARTS = ("sketch", "selection", "leaf")

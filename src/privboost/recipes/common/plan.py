@@ -192,14 +192,6 @@ class Plan(ABC):
         return False
 
 
-PUBLIC_CLASS_WEIGHTS = "weights of classes are public, and were not read off the rows"
-
-
-def at_most_rows(limit: int) -> str:
-    """Return the assumption that a table has fewer rows than a power of two."""
-    return f"the table has fewer than 2^{limit.bit_length() - 1} rows"
-
-
 def check_grid(events: Iterable[Event]) -> None:
     """Refuse noise that does not fit the integer grid."""
     for event in (part for whole in events for part in whole.parts):
