@@ -278,7 +278,7 @@ def test_the_hessian_share_balances_by_default():
     _, number, _, _ = train(NUMBER, rows=10, gradient_clip=0.3)
     assert classes.step.hessian_share == pytest.approx(0.04)
     assert number.step.hessian_share == pytest.approx(0.3, abs=0.01)
-    assert isinstance(classes.init, GaussianRelease)
+    assert isinstance(classes.init_release, GaussianRelease)
 
 
 def test_lambda_follows_the_noise_by_default():

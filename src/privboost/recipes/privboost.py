@@ -90,14 +90,26 @@ _SPREAD = {"classes": 1.0, "number": 0.05}
 _CLEAR = 4.0
 """κ: size of a typical effect in a cell, in standard deviations of the noise."""
 
-_CLIP, _STRENGTH, _GROWTH = 0.3, 50.0, 0.2
-"""Clip of gradients at a strength of a feature, and the exponent of its growth."""
+_CLIP = 0.3
+"""Clip of gradients: of a number, and of classes where features have the strength `_STRENGTH`."""
 
-_NARROWEST, _WIDEST = 0.25, 1.0
-"""Limits of that clip."""
+_STRENGTH = 50.0
+"""Rows for each feature, in standard deviations of the noise of all rounds together."""
 
-_LEAST_HESSIAN, _MOST_HESSIAN = 0.1, 0.25
-"""Limits of the clip of a class' Hessians; the latter is the largest Hessian."""
+_GROWTH = 0.2
+"""Exponent with which the clip of classes grows with the strength."""
+
+_NARROWEST = 0.25
+"""Smallest clip of a class' gradients."""
+
+_WIDEST = 1.0
+"""Largest clip of a class' gradients, which no gradient exceeds."""
+
+_LEAST_HESSIAN = 0.1
+"""Smallest clip of a class' Hessians."""
+
+_MOST_HESSIAN = 0.25
+"""Largest clip of a class' Hessians, which no Hessian exceeds."""
 
 MOST_INTERACTING_CODES = 512
 """Most codes of a feature in interactions: a tree keeps them all at every node."""
