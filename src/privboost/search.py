@@ -38,12 +38,11 @@ from privboost.estimators.base import PrivateEstimator
 from privboost.estimators.preparation import (
     FitArguments,
     Run,
-    RunSettings,
     failure_assumption,
     failures_of,
-    ledger_path,
     remembering_failure,
 )
+from privboost.estimators.run_settings import RunSettings, ledger_path
 from privboost.evaluation.evaluate import EvaluationPreparation, run_evaluation
 from privboost.evaluation.numbers import clip_of_scores
 from privboost.evaluation.plan import plan_evaluation, plan_score
@@ -284,7 +283,7 @@ class _Search:
 
         def plan_runs(epsilon: float) -> Sequence[Sequence[Planned]]:
             prepared = [each._prepare(X, y, weight) for each in having(epsilon)]
-            plans = [each.plan(each.ground()) for each in prepared]
+            plans = [each.plan(each.domain_and_budget()) for each in prepared]
             scored = plan_score(plans[0].encoder, Budget(epsilon, budget.delta))
             return [*(plan.releases for plan in plans), scored]
 
@@ -363,11 +362,11 @@ class _Search:
         plan = plan_evaluation(model, None, self.budget, **how, gaussian=True, only_score=True)
         if plan.releases != plan_score(plan.encoder, self.budget):
             raise BudgetError(_NOT_CHARGED)
-        setting = RunSettings(
+        run_settings = RunSettings(
             self.budget,
             seed,
             KeyStream.of(seed if seed is None else seed ^ 1),
-            self.estimators[0]._setting().open_backend,
+            self.estimators[0]._run_settings().open_backend,
             None,
             None,
             "a score",
@@ -376,7 +375,7 @@ class _Search:
         )
         given = FitArguments(self.given.X, self.given.y, None, None)
         select = partial(_on, side=side)
-        found, _ = run_evaluation(EvaluationPreparation, setting, given, plan, select)
+        found, _ = run_evaluation(EvaluationPreparation, run_settings, given, plan, select)
         return found.whole[self.scoring]
 
     def report(self, ledger: Ledger, search: Any) -> PrivacyReport:

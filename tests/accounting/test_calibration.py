@@ -61,7 +61,7 @@ def test_the_ratio_of_discrete_and_rounded_gaussians(sigma):
 def test_the_reported_curve_covers_the_discrete_gaussian(sigma, shift):
     """δ(ε) of one discrete Gaussian release, summed exactly, lies below what is reported."""
     event = GaussianRelease("one cell", sigma / shift, shift, 1, 1, (1.0,))
-    assert event.sigmas.tolist() == [sigma]
+    assert event.scales.tolist() == [sigma]
     profile = GdpAccountant().compose([Planned(event, 1)])
     k = np.arange(-60 * int(sigma), 60 * int(sigma) + 1, dtype=float)
     log_mass = -0.5 * (k / sigma) ** 2
@@ -101,7 +101,7 @@ def test_a_broken_twin_is_seen():
 
 def test_whitened_sensitivity_is_one_over_z():
     event = release(z=37.0, steps=2**18, cells=5)
-    moved = np.full(2, event.steps) / event.sigmas
+    moved = np.full(2, event.steps) / event.scales
     assert math.sqrt(event.cells * (moved**2).sum()) == pytest.approx(1 / 37.0)
 
 

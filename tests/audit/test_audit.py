@@ -156,8 +156,8 @@ def small_fit(canary, seed):
 
 
 def halve_the_noise(monkeypatch):
-    honest = GaussianRelease.sigmas.func
-    monkeypatch.setattr(GaussianRelease, "sigmas", property(lambda event: honest(event) / 2))
+    honest = GaussianRelease.scales.func
+    monkeypatch.setattr(GaussianRelease, "scales", property(lambda event: honest(event) / 2))
 
 
 @pytest.mark.slow
@@ -404,7 +404,6 @@ def test_an_evaluation_stays_within_its_claim_and_half_the_noise_does_not(
     assert event in evaluated(True, 1, **how).privacy.releases[0].mechanism
     assert audit(run, float, delta, runs=1500).epsilon <= 1.5
     for kind in (GaussianRelease, LaplaceRelease):
-        whole = kind.sigmas.func if kind is GaussianRelease else kind.scales.fget
-        name = "sigmas" if kind is GaussianRelease else "scales"
-        monkeypatch.setattr(kind, name, property(lambda own, whole=whole: whole(own) / 3))
+        whole = kind.scales.func if kind is GaussianRelease else kind.scales.fget
+        monkeypatch.setattr(kind, "scales", property(lambda own, whole=whole: whole(own) / 3))
     assert audit(run, float, delta, runs=1500).epsilon > 1.5

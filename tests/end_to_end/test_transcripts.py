@@ -38,7 +38,7 @@ from privboost.mechanisms.curator import Curator
 from privboost.recipes import lazybb, sarus
 from privboost.recipes.common import plan as draft
 from privboost.recipes.common import probability_calibration
-from privboost.recipes.common.start import PASSES, find_target_range
+from privboost.recipes.common.target_range import PASSES, find_target_range
 from privboost.recipes.privboost import boost_privboost
 from tests.tables import CLASSES, FEATURES, NUMBER, THREE, make_frame
 
@@ -68,7 +68,7 @@ class Neighbours:
 
 
 def gaussian(curator, change, event):
-    return np.sqrt(((change / event.sigmas) ** 2).sum())
+    return np.sqrt(((change / event.scales) ** 2).sum())
 
 
 def laplace(curator, change, event):
@@ -232,10 +232,10 @@ def test_the_claim_of_a_mean_is_attained_and_a_smaller_one_is_caught(transcript,
     """The twin counts on one row more in every leaf; plan and curator believe it."""
     far, claim = lonely(transcript)
     assert 0.999 * claim < far <= claim
-    honest = sensitivity.row_steps
+    honest = sensitivity.mean_steps_of_row
     for module in (sensitivity, sarus):
         monkeypatch.setattr(
-            module, "row_steps", lambda added: honest(added + sensitivity.CLIP_STEPS)
+            module, "mean_steps_of_row", lambda added: honest(added + sensitivity.CLIP_STEPS)
         )
     transcript.clear()
     far, claim = lonely(transcript)

@@ -24,9 +24,9 @@ from privboost.losses.logistic import LOGISTIC
 from privboost.losses.squared import SQUARED_NUMBER
 from privboost.mechanisms.curator import Curator
 from privboost.randomness.keystream import KeyStream
+from privboost.recipes.common.initial_score import initial_release
 from privboost.recipes.common.newton import start_boosting
 from privboost.recipes.common.plan import Budget
-from privboost.recipes.common.start import initial_release
 from privboost.trees.tree import stump
 from tests.engine.test_queries import queries, updates
 from tests.hostile import HostileBackend
@@ -71,7 +71,7 @@ def whitened(bound, change):
         rows=bound.rows,
         shares=(0.7, 0.3) if bound.statistics == 2 else (1.0,),
     )
-    return np.sqrt(((change / event.sigmas) ** 2).sum())
+    return np.sqrt(((change / event.scales) ** 2).sum())
 
 
 def check(domain, frame, fewer, loss, n_outputs, weighted, shuffle):
@@ -210,7 +210,7 @@ def moved_by_replacing(frame, other, unit_rows, weighted):
             kind("counts", 1.0, bound.steps, bound.cells, bound.rows, (1.0,))
             for kind in (GaussianRelease, LaplaceRelease)
         ]
-        far = np.sqrt(((change / events[0].sigmas) ** 2).sum())
+        far = np.sqrt(((change / events[0].scales) ** 2).sum())
         yield far, (np.abs(change) / events[1].scales).sum()
 
 
@@ -304,7 +304,7 @@ def test_the_curator_refuses_an_initial_score_that_understates_what_one_unit_can
     own = {"init_noise": "laplace", "init_epsilon": 0.1, "init_count_epsilon": 0.02}
     model = SBDTRegressor(1.0, 1e-6, domain, init_clip=0.3, n_estimators=2, **own)
     plan = model._plan(Encoder.of(domain), None, Budget(1.0, 1e-6))
-    honest = plan.init
+    honest = plan.init_release
     assert honest == initial_event(Contribution(rows=2))
     for twin in (
         replace(honest, steps=honest.steps - 1),
@@ -316,5 +316,5 @@ def test_the_curator_refuses_an_initial_score_that_understates_what_one_unit_can
         ledger.reserve([Planned(twin, 1)])
         curator = Curator(LocalBackend(rows), ledger, KeyStream.seeded(5), plan.contribution)
         with pytest.raises(ValueError, match="understates"):
-            start_boosting(curator, replace(plan, init=twin), 0.3)
+            start_boosting(curator, replace(plan, init_release=twin), 0.3)
         assert not ledger.spent

@@ -15,7 +15,7 @@ from privboost import (
 from privboost._core.grid import WEIGHT_STEPS
 from privboost.data.encoding import Encoder
 from privboost.data.loading import Roles, RowLoader
-from privboost.recipes.common.plan import PUBLIC_CLASS_WEIGHTS
+from privboost.reports.report import PUBLIC_CLASS_WEIGHTS
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
 WEIGHTS = {"low": 1, "high": 4}

@@ -195,21 +195,21 @@ def numbers(name):
 
 
 def plan_of(model):
-    setting = model._prepare(Untouchable(), None, None).setting
+    run_settings = model._prepare(Untouchable(), None, None).run_settings
     bound = model._weight_bound("w") if model.sample_weight_bound else None
-    encoder = Encoder.of(setting.domain)
-    return model._plan(encoder, bound, setting.budget), setting
+    encoder = Encoder.of(run_settings.domain)
+    return model._plan(encoder, bound, run_settings.budget), run_settings
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_numbers_of_numpy_make_the_same_plan(name):
     checked = set()
     for parameter, own, same in numbers(name):
-        made, setting = plan_of(estimator(name, **{parameter: own}))
+        made, run_settings = plan_of(estimator(name, **{parameter: own}))
         plain, _ = plan_of(estimator(name, **{parameter: same}))
         assert made.digest == plain.digest, parameter
         assert json.dumps(made.parameters) == json.dumps(plain.parameters), parameter
-        assert type(setting.budget.epsilon) is type(setting.budget.delta) is float
+        assert type(run_settings.budget.epsilon) is type(run_settings.budget.delta) is float
         checked.add(parameter)
     assert checked >= {"epsilon", "n_estimators"}
 

@@ -96,7 +96,7 @@ def losses(plan, frame, fewer, shuffle=0):
         assert np.abs(change).max(initial=0) <= bound.steps
         assert (change != 0).sum() <= event.touched
         if isinstance(event, GaussianRelease):
-            yield event.noise * np.sqrt(((change / event.sigmas) ** 2).sum())
+            yield event.noise * np.sqrt(((change / event.scales) ** 2).sum())
         else:
             yield event.noise * (np.abs(change) / event.scales).sum()
 

@@ -79,7 +79,7 @@ def test_intervals_hold_the_truth(max_rows, alike):
 def test_rows_of_one_patient_taken_for_independent_are_caught(monkeypatch):
     """The twin uses as many rows of a patient as training does."""
     monkeypatch.setattr(
-        plan, "_draft", lambda encoder, budget: plan.Draft(encoder, None, budget, "auto")
+        plan, "_basis", lambda encoder, budget: plan.PlanBasis(encoder, None, budget, "auto")
     )
     assert coverage(3, 1.0, runs=60)["accuracy"] < 0.9
 

@@ -47,13 +47,13 @@ def releases(canary):
         for _ in range(RUNS):
             drawn.clear()
             left.append(backend.sum(QUERY, run.plan.leaf)[0] - sum(drawn))
-    return np.array(left) / run.plan.leaf.sigmas, run.plan.leaf
+    return np.array(left) / run.plan.leaf.scales, run.plan.leaf
 
 
 def find():
     """Audit one release: of a row that is there, the gradient is −1 clip and the Hessian 1."""
     (there, event), (not_there, _) = releases(1), releases(0)
-    towards = np.array([-1, 1]) / event.sigmas
+    towards = np.array([-1, 1]) / event.scales
     scores = {canary: iter(left @ towards) for canary, left in ((True, there), (False, not_there))}
     found = audit(lambda canary, seed: next(scores[canary]), float, DELTA, RUNS)
     return found.epsilon, claim_of(event, DELTA)

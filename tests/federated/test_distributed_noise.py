@@ -111,7 +111,7 @@ def noise_of(quorum, rounds=12, transport=None, parties=6):
     backend = run.load.source.open_backend([])
     backend.apply(Start(run.plan.loss, 1))
     sums = [backend.sum(CellSums(CELLS), run.plan.leaf) for _ in range(rounds)]
-    return np.stack(sums) / run.plan.leaf.sigmas, federation, run.plan.leaf.sigmas
+    return np.stack(sums) / run.plan.leaf.scales, federation, run.plan.leaf.scales
 
 
 def looks_like(noise, variance):
@@ -242,14 +242,14 @@ def test_a_server_cannot_mix_events(twin, monkeypatch):
         federation._identity, federation._transport, agreement
     )
     run = make(init_share=0.9, calibration_share=0)._prepare(federation, None, None).run()
-    much, less = run.plan.leaf, run.plan.init
-    assert less.sigmas.min() * 2 < much.sigmas.min()
+    much, less = run.plan.leaf, run.plan.init_release
+    assert less.scales.min() * 2 < much.scales.min()
     backend = run.load.source.open_backend([])
     run.load.source.session.less = backend.catalogue.number(less)
     backend.apply(Start(run.plan.loss, 1))
     if twin:
         total = backend.sum(TreeSums((stump(),)), much)
-        assert np.abs(total.reshape(-1) / much.sigmas).max() < 10
+        assert np.abs(total.reshape(-1) / much.scales).max() < 10
     else:
         with pytest.raises(FederationError, match="'p0': survivors: one had another query"):
             backend.sum(TreeSums((stump(),)), much)

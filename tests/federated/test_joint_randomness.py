@@ -67,7 +67,7 @@ def test_trees_follow_from_it_and_every_party_knows_it(monkeypatch):
         return plain(self, query)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Run, "structures", lambda self: KeyStream(joint))
+        patch.setattr(Run, "public_choices", lambda self: KeyStream(joint))
         patch.setattr(LocalBackend, "sum", spy)
         make().fit(FRAME)
     assert here == asked

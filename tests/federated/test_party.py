@@ -442,12 +442,12 @@ def test_an_exchange_that_costs_more_is_refused():
     run, backend = open_run(
         PrivBoostClassifier(1.0, 1e-6, make_domain(), random_state=7), federate(FRAME, 3)
     )
-    dear = replace(run.plan.reserve, noise=run.plan.reserve.noise / 2)
-    backend.exchange(run.plan.reserve, [Planned(dear, 1)])
+    dear = replace(run.plan.reserved_release, noise=run.plan.reserved_release.noise / 2)
+    backend.exchange(run.plan.reserved_release, [Planned(dear, 1)])
     start_table = run.plan.task.table(1.0, 1.0)
     backend.apply(Start(start_table, 1))
     with pytest.raises(FederationError, match="'p0': the plan needs more than was reserved"):
-        backend.sum(TreeSums((stump(),), 0, GRADIENT_COUNT), run.plan.init)
+        backend.sum(TreeSums((stump(),), 0, GRADIENT_COUNT), run.plan.init_release)
 
 
 class Wrong(Party):

@@ -112,8 +112,8 @@ def test_every_loss_is_within_the_grid_and_has_its_own_derivative(key):
 def test_boosting_begins_at_the_mean():
     classes, number = loss_of("classes", "logistic"), loss_of("number", "squared")
     for mean in (0.2, 0.5, 0.9):
-        start = classes.start((0.5 - mean) / classes.start_clip)
+        start = classes.initial_score((0.5 - mean) / classes.label_clip)
         assert expit(start) == pytest.approx(mean)
-        assert number.start(-mean / number.start_clip) == pytest.approx(mean)
-    assert expit(classes.start(5.0)) == pytest.approx(0.01)
-    assert number.start(-7.0) == 1.0
+        assert number.initial_score(-mean / number.label_clip) == pytest.approx(mean)
+    assert expit(classes.initial_score(5.0)) == pytest.approx(0.01)
+    assert number.initial_score(-7.0) == 1.0

@@ -61,9 +61,9 @@ def test_each_statistic_has_its_own_scale():
     curator, _ = curator_for([Planned(event(), 400)])
     noise = np.stack([curator.sums(QUERY, event()) - EXACT for _ in range(400)])
     deviations = noise.reshape(-1, 2).std(axis=0)
-    np.testing.assert_allclose(deviations, event().sigmas, rtol=0.03)
+    np.testing.assert_allclose(deviations, event().scales, rtol=0.03)
     for twin in (event(z=55), event(z=45), event(shares=(0.8, 0.2))):
-        assert (np.abs(deviations / twin.sigmas - 1) > 0.03).any()
+        assert (np.abs(deviations / twin.scales - 1) > 0.03).any()
 
 
 def test_the_charge_comes_before_the_rows_are_asked():

@@ -18,8 +18,8 @@ from privboost.mechanisms.sensitivity import (
     MEAN_STEPS,
     exact_means,
     lambda_steps,
+    mean_steps_of_row,
     means_bound,
-    row_steps,
 )
 from privboost.randomness.keystream import KeyStream
 from privboost.trees.tree import stump
@@ -45,8 +45,8 @@ def mean_of(gradients, added):
 def test_no_row_moves_a_mean_by_more_than_claimed(rows, times, more, reg_lambda):
     added, rows = lambda_steps(reg_lambda), rows * times
     change = mean_of([*rows, more], added) - mean_of(rows, added)
-    assert abs(change) <= row_steps(added)
-    assert row_steps(added) <= MEAN_STEPS / (1 + reg_lambda) + 1
+    assert abs(change) <= mean_steps_of_row(added)
+    assert mean_steps_of_row(added) <= MEAN_STEPS / (1 + reg_lambda) + 1
 
 
 @pytest.mark.parametrize("reg_lambda", [0.1, 1.0])
@@ -56,7 +56,7 @@ def test_the_bound_is_attained_and_smaller_ones_are_not_enough(reg_lambda):
     alone = mean_of([CLIP_STEPS], added) - mean_of([], added)
     against = mean_of([-CLIP_STEPS, CLIP_STEPS], added) - mean_of([-CLIP_STEPS], added)
     for change in (alone, against):
-        assert row_steps(added) - 1 <= abs(change) <= row_steps(added)
+        assert mean_steps_of_row(added) - 1 <= abs(change) <= mean_steps_of_row(added)
         assert abs(change) > MEAN_STEPS * 2 / (50 + 1 + reg_lambda)  # as if leaves had 50 rows
 
 
@@ -65,7 +65,7 @@ def test_weighted_rows_would_move_a_mean_by_more_and_are_refused():
     before = np.array([[-0.3 * CLIP_STEPS, 0.3 * CLIP_STEPS]]).astype(np.int64)
     after = before + CLIP_STEPS
     change = exact_means(after, added)[0] - exact_means(before, added)[0]
-    assert change > 1.3 * row_steps(added)
+    assert change > 1.3 * mean_steps_of_row(added)
     with pytest.raises(ValueError, match="weighted rows"):
         means_bound(LEAF, added, Contribution(weighted=True))
 
@@ -85,11 +85,11 @@ def test_a_units_rows_add_up_over_leaves(rows, unit):
 
     moved = np.abs(means(rows + unit) - means(rows)).sum()
     bound = means_bound(LEAF, added, Contribution(rows=len(unit)))
-    assert moved <= bound.steps == len(unit) * row_steps(added)
+    assert moved <= bound.steps == len(unit) * mean_steps_of_row(added)
 
 
 def release(added, rows=1, noise=2.0):
-    steps = row_steps(added) * rows
+    steps = mean_steps_of_row(added) * rows
     return LaplaceRelease("means", noise, steps=steps, cells=1, rows=rows, shares=(1.0,))
 
 
@@ -119,7 +119,7 @@ def test_an_event_that_promises_less_is_refused_before_it_is_charged():
     honest = release(added, rows=2)
     for twin in (
         replace(honest, steps=honest.steps - 1),
-        replace(honest, steps=row_steps(added)),  # one row for two
+        replace(honest, steps=mean_steps_of_row(added)),  # one row for two
         replace(honest, rows=1),
         release(lambda_steps(1.0), rows=2),  # the bound of another lambda
     ):

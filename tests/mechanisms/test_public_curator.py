@@ -96,7 +96,7 @@ def test_public_rows_are_told_exactly_and_of_equals_the_first_is_chosen():
     np.testing.assert_array_equal(curator.sums(QUERY, Exact.of(GAUSSIAN)), SUMS)
     np.testing.assert_array_equal(curator.sums(QUERY, Exact.of(LAPLACE)), SUMS)
     assert curator.select(QUERY, LargestCell(), Exact.of(CHOICE)).tolist() == [1]
-    assert Exact.of(GAUSSIAN).sigmas.tolist() == [0, 0]
+    assert Exact.of(GAUSSIAN).scales.tolist() == [0, 0]
 
 
 def test_the_public_curator_takes_no_private_release():

@@ -144,17 +144,20 @@ def test_a_plan_pays_for_counts_beside_the_budgets_of_rows(subsample, outputs):
     whole, less = (plan.accountant.cost(plan.releases, 1e-6) for plan in plans)
     assert max(whole, less) <= 1.0
     counted = plans[1]
-    own = [planned for planned in counted.releases if planned.event == counted.scores]
+    own = [planned for planned in counted.releases if planned.event == counted.calibration_release]
     assert [planned.count for planned in own] == [outputs]
     assert sum(isinstance(planned.event, IndividualBudget) for planned in counted.releases) == 1
     assert counted.life.noise > plans[0].life.noise  # rows have less, for the counts have some
     if subsample == 1:
-        init, scores = (outputs / event.noise**2 for event in (counted.init, counted.scores))
+        init, scores = (
+            outputs / event.noise**2
+            for event in (counted.init_release, counted.calibration_release)
+        )
         assert scores / (scores + init + counted.life.mu**2) == pytest.approx(0.2, rel=1e-6)
     else:
         alpha = counted.life.alpha
         rho = RdpAccountant(counted.releases).rho(alpha)
-        least = counted.life.rho + outputs * alpha / (2 * counted.scores.noise**2)
+        least = counted.life.rho + outputs * alpha / (2 * counted.calibration_release.noise**2)
         assert rho >= least
 
 
@@ -182,9 +185,9 @@ def test_votes_are_counted_under_replaced_rows(delta, accountant, kind, learner)
         calibration_share=0.1,
     )
     plan = model._plan(Encoder.of(domain), None, Budget(1.0, delta))
-    assert isinstance(plan.scores, kind)
-    assert plan.scores.relation == Relation.REPLACE_ONE
-    assert plan.scores.cells == 2
+    assert isinstance(plan.calibration_release, kind)
+    assert plan.calibration_release.relation == Relation.REPLACE_ONE
+    assert plan.calibration_release.cells == 2
     assert 0.98 <= plan.accountant.cost(plan.releases, delta) <= 1.0
     if accountant == "pure" or delta == 0:
-        assert plan.scores.pure == pytest.approx(0.1, rel=1e-5)
+        assert plan.calibration_release.pure == pytest.approx(0.1, rel=1e-5)

@@ -90,7 +90,7 @@ def test_a_vector_has_the_noise_of_its_length():
 def test_the_smallest_eigenvalue_is_noisy():
     curator, _ = curator_for(Planned(LEAST, 800))
     found = np.array([curator.least_eigenvalue(MATRIX, LEAST) for _ in range(800)], dtype=float)
-    sigma = LEAST.sigmas[0]
+    sigma = LEAST.scales[0]
     assert found.std() == pytest.approx(sigma, rel=0.08)
     assert found.mean() == pytest.approx(2**40, abs=4 * sigma / np.sqrt(800))
 

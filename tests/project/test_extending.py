@@ -54,7 +54,7 @@ def add_loss(package):
             """Loss max(1 − yF, 0)² of labels y = ±1."""
 
             target, name = "classes", "mine"
-            limit, curvature, start_clip = 8, 1.0, 2.0
+            limit, curvature, label_clip = 8, 1.0, 2.0
 
             def value(self, scores, label, offset=0.0):
                 return np.maximum(1 - (2 * label - 1) * (scores + offset), 0) ** 2
@@ -214,7 +214,7 @@ def add_noise(package):
 
             kind: ClassVar[str] = "mine"
             sampler: ClassVar[str] = "mine"
-            spread: ClassVar[float] = 2.0
+            deviation_of_unit_scale: ClassVar[float] = 2.0
 
             @property
             def mechanism(self) -> str:

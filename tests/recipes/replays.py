@@ -38,7 +38,7 @@ def _record(tape, patch):
     weigh, leaves, start = (
         posterior_kernels.weigh_variances,
         interactions.leaf_values,
-        privboost.release_start,
+        privboost.release_initial_scores,
     )
     damp, noise = StepDamping.damp, curator.SAMPLERS["discrete_gaussian"]
     patch.setattr(
@@ -95,7 +95,7 @@ def _record(tape, patch):
     patch.setattr(StepDamping, "damp", heed_again)
     patch.setattr(posterior_kernels, "weigh_variances", weigh_again)
     patch.setattr(interactions, "leaf_values", leaves_again)
-    patch.setattr(privboost, "release_start", start_again)
+    patch.setattr(privboost, "release_initial_scores", start_again)
     patch.setitem(curator.SAMPLERS, "discrete_gaussian", lambda *a: noise(*a) * (not tape.playing))
 
 

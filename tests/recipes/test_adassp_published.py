@@ -79,7 +79,7 @@ def test_adassp_s_ridge_by_hand():
     """λ = max(√(d·ln(2d²/ρ))·σ − max(λ_min − √ln(6/δ)·σ', 0), 0), with ρ = 0.05."""
     plan = plan_of(ridge="adassp", ratio=(1, 1, 1))
     unit, d = VECTOR_STEPS**2, 6
-    matrix_noise, eigenvalue_noise = plan.gram.sigmas[0] / unit, plan.least.sigmas[0] / unit
+    matrix_noise, eigenvalue_noise = plan.gram.scales[0] / unit, plan.least.scales[0] / unit
     assert plan.gram.noise == pytest.approx(plan.least.noise)
     for least in (-5.0, 0.0, 20.0, 100.0, 1e6):
         bound = max(least - math.sqrt(math.log(6e6)) * eigenvalue_noise, 0)

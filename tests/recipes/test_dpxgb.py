@@ -11,7 +11,7 @@ from privboost.recipes.common.candidates import even_thresholds, splits_of
 from privboost.recipes.common.newton import start_boosting
 from privboost.recipes.common.plan import Budget
 from privboost.recipes.common.probability_calibration import calibrate_scores
-from privboost.recipes.common.start import find_target_range
+from privboost.recipes.common.target_range import find_target_range
 from privboost.recipes.dpxgb import PRESETS, add_trees
 from tests.recipes.test_sbdt import Tell as TellSums
 from tests.recipes.test_sbdt import leaf_of, reference
@@ -100,7 +100,7 @@ def test_without_noise_splits_are_the_best(weighted):
 @pytest.mark.parametrize(("target", "how"), CASES)
 def test_the_releases_are_those_planned(target, how):
     curator, plan, scores, _ = train(target, rows=50, **how)
-    calibrate_scores(curator, plan, plan.scores, scores)
+    calibrate_scores(curator, plan, plan.calibration_release, scores)
     for planned in plan.releases:
         assert curator.asked.count(planned.event) == planned.count
     assert len(curator.asked) == sum(p.count for p in plan.releases)
@@ -155,8 +155,8 @@ def test_presets_are_the_published_variants(name, features, candidates, shares):
     chosen = plan.parameters
     assert {key: chosen[key] for key in PUBLISHED} == pytest.approx(PUBLISHED)
     assert (chosen["features"], chosen["candidates"]) == (features, candidates)
-    assert plan.init is None
-    assert plan.leaf.sigmas[0] * 1.0 == pytest.approx(plan.leaf.sigmas[1] * 0.25)  # equal noise
+    assert plan.init_release is None
+    assert plan.leaf.scales[0] * 1.0 == pytest.approx(plan.leaf.scales[1] * 0.25)  # equal noise
     parts = {
         p.event.what: p.count * p.event.plain_mu_squared / p.event.noise**2 for p in plan.releases
     }

@@ -33,11 +33,11 @@ def test_shares_are_parts_of_mu_squared():
     how = {"init_share": 0.1, "calibration_share": 0.1, "candidates": "hessian"}
     plan = plan_for(shares=(0.2, 0.5, 0.3), **how)
     parts = {
-        "init": 1 / plan.init.noise**2,
+        "init": 1 / plan.init_release.noise**2,
         "sketch": 1 / plan.sketch.noise**2,
         "selection": 30 / plan.selection.noise**2 / 4,
         "leaf": 10 / plan.leaf.noise**2,
-        "scores": 1 / plan.scores.noise**2,
+        "scores": 1 / plan.calibration_release.noise**2,
     }
     total = sum(parts.values())
     expected = {"init": 0.1, "scores": 0.1, "sketch": 0.16, "selection": 0.4, "leaf": 0.24}

@@ -14,7 +14,7 @@ from privboost.recipes.common.posterior import (
     leaf_values,
     prior_of,
 )
-from privboost.recipes.privboost import Rule
+from privboost.recipes.privboost import InteractionRule
 
 EVEN = np.full(len(VARIANCES), 1 / len(VARIANCES))
 NOISE = Noise(3.0, 2.0, 1.0)
@@ -33,7 +33,7 @@ def test_leaves_are_the_posterior_of_their_answer(depth):
     rng = np.random.default_rng(depth)
     gradient, hessian = rng.normal(0, 30, 2**depth), rng.uniform(-5, 100, 2**depth)
     weight = np.maximum(hessian, 0.5 * NOISE.hessian + 1)
-    spread = np.diag((NOISE.gradient**2 + NOISE.spread * weight) / weight**2)
+    spread = np.diag((NOISE.gradient**2 + NOISE.gradient_variance * weight) / weight**2)
     found, logs = [], []
     for variance in VARIANCES:
         prior = variance * nested(depth)
@@ -143,7 +143,9 @@ def test_a_pair_is_pooled_and_a_tree_is_told_once():
 
 
 def test_the_part_of_interactions_grows_with_what_they_could_tell():
-    parts, counts = zip(*map(Rule().divide, (0.0, 1.0, 2.0, 20.0, 2e2, 2e4, 1e12)), strict=True)
+    parts, counts = zip(
+        *map(InteractionRule().divide, (0.0, 1.0, 2.0, 20.0, 2e2, 2e4, 1e12)), strict=True
+    )
     assert list(parts) == sorted(parts)
     assert list(counts) == sorted(counts)
     assert (parts[1], counts[1], parts[-1], counts[-1]) == (0.0, 0, 0.7, 1500)

@@ -10,7 +10,7 @@ from privboost.accounting.events import Planned, SampledGroup, Selection
 from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease
 from privboost.data.encoding import Encoder
 from privboost.recipes import RECIPES
-from privboost.recipes.common.plan import Budget, Draft
+from privboost.recipes.common.plan import Budget, PlanBasis
 from tests.tables import make_domain
 
 SOURCE = Path(recipes.__file__).parent
@@ -31,12 +31,12 @@ def test_only_a_recipe_imports_its_own_files(path):
             assert path.stem.partition("_")[0] == recipe
 
 
-def a_draft(epsilon=1.0, delta=1e-6, weight_bound=None, accountant="auto"):
-    return Draft(Encoder.of(make_domain()), weight_bound, Budget(epsilon, delta), accountant)
+def a_basis(epsilon=1.0, delta=1e-6, weight_bound=None, accountant="auto"):
+    return PlanBasis(Encoder.of(make_domain()), weight_bound, Budget(epsilon, delta), accountant)
 
 
 def sums(kind=GaussianRelease, **how):
-    return kind("sums", 1.0, **({"cells": 1, "shares": (0.5, 0.5), **a_draft().bound} | how))
+    return kind("sums", 1.0, **({"cells": 1, "shares": (0.5, 0.5), **a_basis().bound} | how))
 
 
 def test_releases_share_what_is_spent_and_those_without_a_share_are_left_out():
@@ -46,7 +46,7 @@ def test_releases_share_what_is_spent_and_those_without_a_share_are_left_out():
         ("never", Planned(sums(), 0), 0.5),
         ("last", Planned(Selection("a choice", 1.0), 1), 0.25),
     ]
-    made = a_draft().share(wanted)
+    made = a_basis().calibrate_by_shares(wanted)
     assert made.names == ("first", "last")
     assert made.get("none") is None
     assert [made["first"], made["last"]] == [planned.event for planned in made.releases]
@@ -57,7 +57,7 @@ def test_releases_share_what_is_spent_and_those_without_a_share_are_left_out():
 
 def test_one_factor_keeps_the_noise_of_releases_in_proportion():
     other = sums().scaled(3.0)
-    made = a_draft().scale([("one", Planned(sums(), 2)), ("other", Planned(other, 5))])
+    made = a_basis().calibrate([("one", Planned(sums(), 2)), ("other", Planned(other, 5))])
     assert made["other"].noise == pytest.approx(3 * made["one"].noise, rel=1e-12)
     assert made.fields["releases"] == made.releases
     assert made.fields["task"].n_outputs == 1
@@ -65,7 +65,7 @@ def test_one_factor_keeps_the_noise_of_releases_in_proportion():
 
 def test_what_a_unit_adds_is_that_of_its_rows_and_weights():
     domain = make_domain(unit={"column": "person", "max_rows": 3})
-    plain, weighted = (Draft(Encoder.of(domain), w, Budget(1, 0), "auto") for w in (None, 2.0))
+    plain, weighted = (PlanBasis(Encoder.of(domain), w, Budget(1, 0), "auto") for w in (None, 2.0))
     assert plain.bound["rows"] == 3
     assert weighted.bound["steps"] == 2**8 * plain.bound["steps"] == 3 * 2**24
     assert plain.n_numbers == 3
@@ -87,10 +87,10 @@ def grouped():
 )
 def test_noise_that_does_not_fit_the_grid_is_refused(event, epsilon, delta):
     with pytest.raises(ValueError, match="noise of 'sums' would not fit the integer grid"):
-        a_draft(epsilon, delta).scale([("it", Planned(event, 1))])
+        a_basis(epsilon, delta).calibrate([("it", Planned(event, 1))])
 
 
 def test_a_share_so_small_that_its_noise_leaves_the_grid_is_refused():
     wanted = [("one", Planned(sums(), 1), 1.0), ("other", Planned(sums(), 1), 1e-18)]
     with pytest.raises(ValueError, match="a share of it, is too small"):
-        a_draft().share(wanted)
+        a_basis().calibrate_by_shares(wanted)

@@ -37,21 +37,21 @@ class Plain:
 
     def __init__(self, ordered, learned):
         self.prior = prior(ordered, learned)
-        self.rows, self.heard, self.spread = [], [], []
+        self.rows, self.heard, self.gradient_variance = [], [], []
 
     def observe(self, effect, cell_of, before, gradient, hessian, noise):
         within = effect.profile / np.bincount(cell_of, effect.profile)[cell_of]
         weight = np.maximum(hessian, 0.5 * noise.hessian + 1)
         looks = (np.arange(len(hessian))[:, None] == cell_of) * within * weight[:, None]
-        self.spread = [spread / FADE for spread in self.spread]
+        self.gradient_variance = [spread / FADE for spread in self.gradient_variance]
         self.rows.append(looks)
         self.heard.append(gradient + looks @ before)
-        self.spread.append(noise.gradient**2 + noise.spread * weight)
+        self.gradient_variance.append(noise.gradient**2 + noise.gradient_variance * weight)
 
     def posterior(self, variance):
         """Return the mean, the covariance, and the logarithm of the evidence."""
         looks, heard = np.concatenate(self.rows), np.concatenate(self.heard)
-        spread = np.diag(np.concatenate(self.spread))
+        spread = np.diag(np.concatenate(self.gradient_variance))
         covariance = variance * self.prior
         whole = looks @ covariance @ looks.T + spread
         gain = np.linalg.solve(whole, looks @ covariance).T

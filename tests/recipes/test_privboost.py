@@ -69,8 +69,8 @@ def test_it_releases_exactly_its_plan(target, outputs, answers, at_once, rounds)
         how = {"rounds": answers, "at_once": at_once, "epsilon": epsilon, "interactions": joint}
         plan = plan_for(domain, **how)
         _, tell = boost(encode_training(plan.encoder, make_frame(50, target=target)), plan)
-        assert tell.given_up == plan.reserve
-        kept = [planned for planned in plan.releases if planned.event != plan.reserve]
+        assert tell.given_up == plan.reserved_release
+        kept = [planned for planned in plan.releases if planned.event != plan.reserved_release]
         assert len(kept) == len(plan.releases) - 1
         for planned in (*kept, *tell.instead):
             assert tell.asked.count(planned.event) == planned.count
@@ -86,7 +86,7 @@ def test_answers_cost_together_what_is_reserved_for_them(interactions, at_once, 
     plan = plan_for(make_domain(THREE), interactions=interactions, at_once=at_once)
     made = plan.measurements_for(weight, 0.3).planned(3)
     together = sum(planned.count * planned.event.mu**2 for planned in made)
-    assert together == pytest.approx(plan.reserve.mu**2, rel=1e-12)
+    assert together == pytest.approx(plan.reserved_release.mu**2, rel=1e-12)
     assert len(made) == 1 + (interactions and weight > 1e2)
 
 
@@ -95,7 +95,7 @@ def test_questions_at_once_have_the_noise_of_as_many_rounds():
     one, several = (plan_for(make_domain(), at_once=k).measurements_for(1e4, 0.3) for k in (1, 6))
     assert one.n_single == 6 * several.n_single
     assert several.single.cells == 6
-    np.testing.assert_allclose(several.single.sigmas, one.single.sigmas)
+    np.testing.assert_allclose(several.single.scales, one.single.scales)
     assert several.single.mu**2 == pytest.approx(6 * one.single.mu**2)
 
 
@@ -224,10 +224,10 @@ def test_grids_are_even_parts_of_the_fine_bins():
 
 def test_the_noise_of_an_answer_is_shared_between_its_sums():
     """σ_g = g-clip · z/√(1−r₁) and σ_h = h-clip · z/√r₁, on the grid and per unit of weight."""
-    plain = plan_for(make_domain()).reserve
-    np.testing.assert_allclose(plain.sigmas, CLIP_STEPS * plain.noise / np.sqrt([0.9, 0.1]))
-    heavy = plan_for(make_domain(unit={"column": "person", "max_rows": 3}), 2.0).reserve
-    np.testing.assert_allclose(heavy.sigmas / plain.sigmas, 3 * WEIGHT_STEPS, rtol=1e-5)
+    plain = plan_for(make_domain()).reserved_release
+    np.testing.assert_allclose(plain.scales, CLIP_STEPS * plain.noise / np.sqrt([0.9, 0.1]))
+    heavy = plan_for(make_domain(unit={"column": "person", "max_rows": 3}), 2.0).reserved_release
+    np.testing.assert_allclose(heavy.scales / plain.scales, 3 * WEIGHT_STEPS, rtol=1e-5)
 
 
 def test_shares_are_of_squared_mu():
@@ -236,7 +236,10 @@ def test_shares_are_of_squared_mu():
         planned.event.what: planned.count / planned.event.noise**2 for planned in plan.releases
     }
     total = sum(spent.values())
-    shares = [spent[e.what] / total for e in (plan.init, plan.reserve, plan.scores)]
+    shares = [
+        spent[e.what] / total
+        for e in (plan.init_release, plan.reserved_release, plan.calibration_release)
+    ]
     np.testing.assert_allclose(shares, [0.1, 0.7, 0.2], rtol=1e-9)
 
 

@@ -8,10 +8,15 @@ from privboost.data.encoding import Encoder
 from privboost.data.rows import join
 from privboost.losses.base import UNKNOWN, filtered, within_steps
 from privboost.losses.logistic import LOGISTIC
-from privboost.mechanisms.sensitivity import MEAN_STEPS, exact_means, lambda_steps, row_steps
+from privboost.mechanisms.sensitivity import (
+    MEAN_STEPS,
+    exact_means,
+    lambda_steps,
+    mean_steps_of_row,
+)
 from privboost.recipes.common.newton import start_boosting
 from privboost.recipes.common.plan import Budget
-from privboost.recipes.common.start import find_target_range
+from privboost.recipes.common.target_range import find_target_range
 from privboost.recipes.sarus import _leaf_values, add_trees, boost_sarus
 from tests.recipes.test_dpxgb import Tell as TellBest
 from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
@@ -175,7 +180,7 @@ def test_the_squared_loss_has_no_probabilities(target, tmp_path):
 def test_noise_of_means_is_that_of_one_row():
     plan = plan_for(leaves="means", reg_lambda=0.1, gradient_clip=0.5)
     added = lambda_steps(0.1)
-    assert plan.leaf.steps == row_steps(added) == pytest.approx(MEAN_STEPS / 1.1, rel=1e-4)
+    assert plan.leaf.steps == mean_steps_of_row(added) == pytest.approx(MEAN_STEPS / 1.1, rel=1e-4)
     assert plan_for(leaves="means").step.reg_lambda == 1.0
     means = np.array([[MEAN_STEPS // 2], [-MEAN_STEPS], [50 * MEAN_STEPS]])
     values, noise = _leaf_values(plan, means, 0)
@@ -222,7 +227,7 @@ def test_the_preset_is_the_published_setting(kind):
         "n_candidates": 50,
     }
     assert {key: chosen[key] for key in published} == published
-    assert plan.init is None
+    assert plan.init_release is None
     parts = [p.count * p.event.pure for p in plan.group.inner]
     np.testing.assert_allclose(np.divide(parts, sum(parts)), 1 / 3, rtol=1e-6)
     assert [(p.event, p.count) for p in plan.releases] == [(plan.group, 20)]

@@ -12,7 +12,7 @@ from privboost.randomness.keystream import KeyStream, public_generator
 from privboost.recipes.common.newton import start_boosting
 from privboost.recipes.common.plan import Budget
 from privboost.recipes.common.probability_calibration import calibrate_scores
-from privboost.recipes.common.start import find_target_range
+from privboost.recipes.common.target_range import find_target_range
 from privboost.recipes.sbdt import CLASS_PRESETS, NUMBER_PRESETS, add_trees
 from tests.recipes.test_privboost import Tell as TellGaussian
 from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
@@ -73,7 +73,7 @@ def reference(scores, plan, block, span):
     outputs, step = plan.task.n_outputs, plan.step
     own = [block.label == (1 if outputs == 1 else k) for k in range(outputs)]
     state = np.zeros((outputs, len(block)))
-    if plan.init is not None:
+    if plan.init_release is not None:
         for k in range(outputs):
             if block.start is None:
                 mean = np.average(own[k][known], weights=weight[known])
@@ -139,7 +139,7 @@ def test_without_noise_it_is_plain_boosting(target, how, weighted):
 @pytest.mark.parametrize(("target", "how"), CASES)
 def test_the_releases_are_those_planned(target, how):
     curator, plan, scores, _ = train(target, rows=50, **how)
-    calibrate_scores(curator, plan, plan.scores, scores)
+    calibrate_scores(curator, plan, plan.calibration_release, scores)
     made = [e for e in curator.asked if e is plan.leaf]
     assert len(made) == plan.settings.n_updates * plan.task.n_outputs
     if plan.life is None:
@@ -278,12 +278,12 @@ def test_the_hessian_share_balances_by_default():
     _, number, _, _ = train(NUMBER, rows=10, gradient_clip=0.3)
     assert classes.step.hessian_share == pytest.approx(0.04)
     assert number.step.hessian_share == pytest.approx(0.3, abs=0.01)
-    assert isinstance(classes.init, GaussianRelease)
+    assert isinstance(classes.init_release, GaussianRelease)
 
 
 def test_lambda_follows_the_noise_by_default():
     _, plan, _, _ = train(CLASSES, rows=10, reg_lambda=None)
-    noise = plan.leaf.sigmas[1] / 2**16 * plan.step.hessian_clip
+    noise = plan.leaf.scales[1] / 2**16 * plan.step.hessian_clip
     assert plan.step.reg_lambda == pytest.approx(noise / 2)
     _, weighted, _, _ = train(CLASSES, True, rows=10, reg_lambda=None)
     assert weighted.step.reg_lambda == pytest.approx(2.0 * noise / 2)  # a weight is at most 2
@@ -301,7 +301,7 @@ def test_the_squared_loss_of_classes_counts_rows_and_has_no_probabilities():
     assert plans[0].loss.hessian.max() == CLIP_STEPS
     assert plans[0].step.hessian_clip == 1
     assert within_steps(plans[0].loss)
-    np.testing.assert_array_equal(plans[0].leaf.sigmas, plans[1].leaf.sigmas)
+    np.testing.assert_array_equal(plans[0].leaf.scales, plans[1].leaf.scales)
     model = estimator(CLASSES, loss="squared", random_state=1).fit(make_frame(300))
     assert not hasattr(model, "predict_proba")
     assert not model.model_.has_probabilities

@@ -72,15 +72,15 @@ def test_a_plan_spends_its_budget_and_no_more(how, accountant, multiplier):
 @pytest.mark.parametrize("how", [{}, {"extra_estimators": 9}, {"subsample": 0.1}, {"batch": 0}])
 def test_an_initial_score_with_an_epsilon_of_its_own_is_reserved_at_that_price(how):
     plan = plan_for(**OWN_EPSILON, **how)
-    assert plan.releases[0].event is plan.init
-    assert plan.init.pure == pytest.approx(0.055)
-    total, count = plan.init.scales  # one row moves each of them by one step count at most
-    assert total == pytest.approx(plan.init.steps / 0.05)
-    assert count == pytest.approx(plan.init.steps / 0.005)
+    assert plan.releases[0].event is plan.init_release
+    assert plan.init_release.pure == pytest.approx(0.055)
+    total, count = plan.init_release.scales  # one row moves each of them by one step count at most
+    assert total == pytest.approx(plan.init_release.steps / 0.05)
+    assert count == pytest.approx(plan.init_release.steps / 0.005)
     assert cost(plan) <= 0.5
     free = plan.accountant.compose(plan.releases[1:]).epsilon(DELTA)
     assert free < 0.5 * (1 - 1e-4)  # without its price the plan would seem to cost less
-    assert plan_for(**OWN_EPSILON, **(how | {"batch": 1})).init is None
+    assert plan_for(**OWN_EPSILON, **(how | {"batch": 1})).init_release is None
 
 
 def test_a_histogram_of_candidates_has_the_noise_of_a_tree_if_asked():
@@ -91,7 +91,7 @@ def test_a_histogram_of_candidates_has_the_noise_of_a_tree_if_asked():
 
 def test_a_batch_of_trees_costs_as_much_as_its_trees_one_by_one():
     one, eight = plan_for(n_estimators=48), plan_for(n_estimators=48, batch_size=8)
-    np.testing.assert_allclose(eight.leaf.sigmas, one.leaf.sigmas, rtol=1e-6)
+    np.testing.assert_allclose(eight.leaf.scales, one.leaf.scales, rtol=1e-6)
     assert eight.leaf.cells == 8
 
 
@@ -130,8 +130,8 @@ def test_the_budget_of_a_filter_costs_what_the_regular_trees_cost():
 
 def test_later_batches_have_no_initial_score_and_a_budget_of_their_own():
     first, later = plan_for(batch=0), plan_for(batch=1)
-    assert first.init is not None
-    assert later.init is None
+    assert first.init_release is not None
+    assert later.init_release is None
     assert later.life.mu > first.life.mu
     assert "batch 2" in later.life.what
     assert first.life.admits(later.leaf)

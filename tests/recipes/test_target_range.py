@@ -27,7 +27,7 @@ from privboost.engine.updates import SetClippingRange, Start
 from privboost.losses.squared import SQUARED_NUMBER
 from privboost.models.model import model_bytes, read_model
 from privboost.recipes.common.plan import Budget
-from privboost.recipes.common.start import (
+from privboost.recipes.common.target_range import (
     CAREFUL,
     KEEN,
     PASSES,
@@ -153,18 +153,18 @@ def test_each_regressor_looks_as_often_as_it_planned_and_no_more(kind):
     domain = domain_of(30, 0.1)
     delta = 0.0 if kind is SarusXGBRegressor else 1e-6
     plan = kind(1.0, delta, domain, **FEW)._plan(Encoder.of(domain), None, Budget(1.0, delta))
-    planned = [p.count for p in plan.releases if p.event is plan.span]
+    planned = [p.count for p in plan.releases if p.event is plan.range_release]
     assert planned == [PASSES]
     assert plan.accountant.compose(plan.releases).epsilon(delta) <= 1.0
     curator = Noiseless(encode_training(plan.encoder, table()).blocks)
     span = find_target_range(curator, plan)
-    assert curator.asked == [plan.span] * PASSES
+    assert curator.asked == [plan.range_release] * PASSES
     assert (curator.told[-1].low, curator.told[-1].high) == span
     # A thirtieth of the bounds is full.
     assert 1 / 60 < (span[1] - span[0]) / (2 * LABEL_STEPS) < 1 / 8
     off = kind(1.0, delta, domain, span_share=0.0, **FEW)
     off = off._plan(plan.encoder, None, Budget(1.0, delta))
-    assert off.span is None
+    assert off.range_release is None
     assert find_target_range(None, off) == FULL_RANGE
 
 

@@ -281,18 +281,13 @@ class Exact(Event):
         own = tuple(Planned(cls.of(planned.event), planned.count) for planned in inner)
         return cls(event.what, 0.0, len(event.scales), event.sampling_rate, own)
 
-    def asking(self, queries: int) -> Exact:
+    def for_queries(self, queries: int) -> Exact:
         """Return the event of several queries at once: without noise, the same."""
         return self
 
     @property
     def scales(self) -> np.ndarray:
         return np.zeros(self.statistics)
-
-    @property
-    def sigmas(self) -> np.ndarray:
-        """The same, under the name that Gaussian releases use."""
-        return self.scales
 
     @property
     def deviations(self) -> np.ndarray:

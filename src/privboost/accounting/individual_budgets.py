@@ -74,7 +74,7 @@ class GaussianBudget(IndividualBudget):
         return (
             event.sampling_rate == 1
             and event.touched <= self.touched
-            and float(event.sigmas.min()) >= self.least_sigma
+            and float(event.scales.min()) >= self.least_sigma
         )
 
     def part(self, event: GaussianRelease, shares: np.ndarray) -> np.ndarray:

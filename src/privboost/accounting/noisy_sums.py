@@ -35,12 +35,23 @@ class NoisySums(Event):
         Share of each statistic in the release; they add up to 1.
     sampling_rate : float
         Sampling rate of rows (Poisson sampling).
+
+    Notes
+    -----
+    What states the size of the noise:
+
+    ========================== ==================================================================
+    `noise`                    multiplier of the sensitivity: 1/noise is μ (Gaussian) or ε (Laplace)
+    `scales`                   parameter of the distribution, by statistic, in grid steps
+    `sampler_scales`           the same as the sampler takes it: Laplace scales are rounded up
+    `deviations`               standard deviation, by statistic, in grid steps
+    `deviation_of_unit_scale`  standard deviation of noise of scale 1: 1 (Gaussian), √2 (Laplace)
+    ========================== ==================================================================
     """
 
     sampler: ClassVar[str]
     """Name of the noise distribution in `randomness.noise.SAMPLERS`."""
-    spread: ClassVar[float] = 1.0
-    """Standard deviation of noise of scale 1."""
+    deviation_of_unit_scale: ClassVar[float] = 1.0
     steps: int
     cells: int
     rows: int
@@ -69,16 +80,16 @@ class NoisySums(Event):
         return self.rows * self.cells * len(self.shares)
 
     @property
-    def drawn_scales(self) -> np.ndarray:
+    def sampler_scales(self) -> np.ndarray:
         """Noise scale of each statistic, as the sampler takes it."""
         return self.scales
 
     @property
     def deviations(self) -> np.ndarray:
         """Standard deviation of each statistic's noise, in grid steps."""
-        return self.spread * self.scales
+        return self.deviation_of_unit_scale * self.scales
 
-    def asking(self, queries: int) -> Self:
+    def for_queries(self, queries: int) -> Self:
         """Return the event of several queries at once: a row touches the cells of each."""
         return replace(self, cells=queries * self.cells)
 
@@ -121,22 +132,17 @@ class GaussianRelease(NoisySums):
 
     @property
     def gaussian_grid(self) -> tuple[int, float] | None:
-        return self.touched, float(self.sigmas.min())
+        return self.touched, float(self.scales.min())
 
     @property
     def leaf_sigma(self) -> float | None:
         return math.sqrt(2) * self.noise
 
     @cached_property
-    def sigmas(self) -> np.ndarray:
-        """Noise scale of each statistic, in grid steps."""
+    def scales(self) -> np.ndarray:
         sensitivity = self.steps * math.sqrt(self.cells)
         scales: np.ndarray = self.noise * sensitivity / np.sqrt(self.shares)
         return scales
-
-    @property
-    def scales(self) -> np.ndarray:
-        return self.sigmas
 
     @property
     def mechanism(self) -> str:
@@ -184,7 +190,7 @@ class GramRelease(VectorRelease):
 
     @property
     def gaussian_grid(self) -> tuple[int, float] | None:
-        return self.touched, float(self.sigmas[0]) / math.sqrt(2)
+        return self.touched, float(self.scales[0]) / math.sqrt(2)
 
     @property
     def mechanism(self) -> str:
@@ -221,7 +227,7 @@ class LaplaceRelease(NoisySums):
 
     kind: ClassVar[str] = "laplace"
     sampler: ClassVar[str] = "discrete_laplace"
-    spread: ClassVar[float] = math.sqrt(2)
+    deviation_of_unit_scale: ClassVar[float] = math.sqrt(2)
     plain_mu_squared: ClassVar[float] = 2.0
 
     @property
@@ -259,7 +265,7 @@ class LaplaceRelease(NoisySums):
         return scales
 
     @property
-    def drawn_scales(self) -> np.ndarray:
+    def sampler_scales(self) -> np.ndarray:
         """Noise scale of each statistic, rounded up to integers."""
         scales: np.ndarray = np.ceil(self.scales).astype(np.int64)
         return scales

@@ -1,4 +1,4 @@
-"""Public facts about a table.
+"""`Domain`: public facts about a table, and its JSON.
 
 A `Domain` states, before any row is read, what is public: the features with their bounds or
 categories, the target, and the protected unit. Nothing in it is ever computed from the data, except

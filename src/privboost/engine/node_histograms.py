@@ -34,7 +34,7 @@ from privboost.trees.tree import Tree
 
 MOST_COMBINATIONS = 2**10
 """Larger joint histograms no longer stay in the processor's cache."""
-MOST_CODES = 32
+MOST_BUNDLED_CODES = 32
 """Features with more codes are not bundled."""
 
 
@@ -127,7 +127,9 @@ class _Open:
 def bundle(blocks: Blocks, features: Sequence[int]) -> Bundles:
     """Bundle small features, from the smallest up, so that each bundle holds as many as it can."""
     n_codes = blocks.layout.n_codes
-    small = sorted((f for f in features if n_codes[f] <= MOST_CODES), key=lambda f: n_codes[f])
+    small = sorted(
+        (f for f in features if n_codes[f] <= MOST_BUNDLED_CODES), key=lambda f: n_codes[f]
+    )
     done: list[_Open] = []
     for feature in small:
         if not (done and done[-1].takes(feature, n_codes[feature], blocks)):

@@ -126,7 +126,7 @@ class AdaSSPEstimator(PresetEstimator):
         return named_features(self.products)
 
     def _boost(
-        self, curator: Curator, plan: AdaSSPPlan, structures: KeyStream, track: Any
+        self, curator: Curator, plan: AdaSSPPlan, public_choices: KeyStream, track: Any
     ) -> LinearScores:
         return boost_adassp(curator, plan, track)  # which has no random structure
 

@@ -46,16 +46,13 @@ from privboost.estimators.preparation import (
     MakePlan,
     Preparation,
     Run,
-    RunSettings,
-    budget_of,
-    choose_backend,
     failures_of,
-    ledger_path,
     open_table,
     remembering_failure,
 )
 from privboost.estimators.preview import Preview, price_preview, stated_rows
 from privboost.estimators.public_rows import PublicPreparation
+from privboost.estimators.run_settings import RunSettings, budget_of, choose_backend, ledger_path
 from privboost.estimators.sklearn_wrappers import warn_of_score
 from privboost.explanations.explanation import Explanation, LocalExplanation
 from privboost.mechanisms.curator import Curator
@@ -64,7 +61,7 @@ from privboost.models.model import Model, save_model
 from privboost.randomness.keystream import KeyStream
 from privboost.recipes import ESTIMATORS
 from privboost.recipes.common.plan import Budget, PublicRows, within_account
-from privboost.recipes.common.start import find_target_range
+from privboost.recipes.common.target_range import find_target_range
 
 _ANY_FEATURE = (NumericFeature("x", (0, 1)),)
 _ANY_DOMAIN = {
@@ -166,21 +163,21 @@ class PrivateEstimator(BaseEstimator, ABC):
             kind = PublicPreparation if isinstance(self._budget(), PublicRows) else Preparation
         make_plan = self._planner(count)
         inference = partial(self._inference, given, make_plan)
-        prepared: Preparation = kind(self._setting(), given, make_plan, inference)
+        prepared: Preparation = kind(self._run_settings(), given, make_plan, inference)
         return prepared
 
     def _train(self, run: Run) -> Model:
         """Train on the rows of a prepared run."""
         with reading(bool(self.verbose), run.load.source):
-            backend = run.setting.open_backend([run.load])
+            backend = run.run_settings.open_backend([run.load])
         try:
             curator = run.curator(backend)
-            span = find_target_range(curator, run.plan)
-            structures = run.structures()
-            scores = self._boost(curator, run.plan, structures, rounds_bar(bool(self.verbose)))
+            target_range = find_target_range(curator, run.plan)
+            public_choices = run.public_choices()
+            scores = self._boost(curator, run.plan, public_choices, rounds_bar(bool(self.verbose)))
         finally:
             backend.close()
-        return Model(run.plan.encoder, scores, run.report(), span)
+        return Model(run.plan.encoder, scores, run.report(), target_range)
 
     def _keep(self, model: Model) -> None:
         self.model_ = model
@@ -198,8 +195,8 @@ class PrivateEstimator(BaseEstimator, ABC):
         """Plan all releases, and calibrate the noise."""
 
     @abstractmethod
-    def _boost(self, curator: Curator, plan: Any, structures: KeyStream, track: Any) -> Any:
-        """Train on released values; `structures` is the randomness of public choices."""
+    def _boost(self, curator: Curator, plan: Any, public_choices: KeyStream, track: Any) -> Any:
+        """Train on released values; `public_choices` is the randomness of public choices."""
 
     def preview(self, *, weighted: bool = False, n_rows: int | None = None) -> Preview:
         """Return the guarantee and price of a `fit`, without any row.
@@ -275,7 +272,7 @@ class PrivateEstimator(BaseEstimator, ABC):
     def _budget(self) -> Budget:
         return budget_of(self.epsilon, self.delta, self.public_rows)
 
-    def _setting(self) -> RunSettings:
+    def _run_settings(self) -> RunSettings:
         """Check the parameters that every run has."""
         check_choice("domain_rows", self.domain_rows, ("same", "other"))
         check_flag("verbose", self.verbose)

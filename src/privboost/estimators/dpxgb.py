@@ -41,9 +41,9 @@ class DPXGBEstimator(TreeEstimator):
         return plan_dpxgb(self.get_params(deep=False), encoder, weight_bound, budget)
 
     def _boost(
-        self, curator: Curator, plan: DPXGBPlan, structures: KeyStream, track: Any
+        self, curator: Curator, plan: DPXGBPlan, public_choices: KeyStream, track: Any
     ) -> TreeScores:
-        return boost_dpxgb(curator, plan, public_generator(structures), track)
+        return boost_dpxgb(curator, plan, public_generator(public_choices), track)
 
 
 @documented

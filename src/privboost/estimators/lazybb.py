@@ -182,6 +182,6 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):
         return plan_lazybb(self.get_params(deep=False), encoder, budget, n_rows)
 
     def _boost(
-        self, curator: Curator, plan: LazyBBPlan, structures: KeyStream, track: Any
+        self, curator: Curator, plan: LazyBBPlan, public_choices: KeyStream, track: Any
     ) -> VoteScores:
         return boost_lazybb(curator, plan, track)  # which has no random structure

@@ -6,75 +6,47 @@ and the reservation of the whole plan in the ledger. A `Run` is what comes out: 
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 from sklearn.exceptions import DataConversionWarning
 
-from privboost._core.checks import check_file, is_number, shown
-from privboost._core.errors import BudgetError, DeviceError
+from privboost._core.errors import DeviceError
 from privboost._core.pickling import fresh_copy
 from privboost._core.progress import counting_charges
 from privboost._core.unit import Unit, column_of, unit_assumptions
 from privboost._core.warnings import warn_of_parameters
 from privboost.accounting.ledger import Ledger
-from privboost.accounts.account import BudgetAccount, PendingCharge
-from privboost.cuda.backend import open_cuda
+from privboost.accounts.account import PendingCharge
 from privboost.data.contribution_bound import UnitRule
 from privboost.data.domain import Domain, inferences_of
 from privboost.data.encoding import Encoder
 from privboost.data.loading import Load, Loader, RowLoader, check_schema, open_source
 from privboost.data.sources import is_column_vector
 from privboost.data.table import RemoteTable, Table
-from privboost.distributed.frames import open_backend_of, open_remote
+from privboost.distributed.frames import open_remote
 from privboost.domain_inference.within_fit import (
     DomainInference,
     InferredDomain,
     infer_jointly,
     infer_separately,
 )
-from privboost.engine.backend import Backend, OpenBackend
+from privboost.engine.backend import Backend
 from privboost.estimators.class_weights import weights_in_order
+from privboost.estimators.run_settings import RunSettings
 from privboost.estimators.sklearn_wrappers import warn_of_wrappers
 from privboost.mechanisms.curator import Curator
 from privboost.randomness.keystream import KeyStream
-from privboost.recipes.common.plan import PUBLIC_CLASS_WEIGHTS, Budget, Plan, PublicRows
-from privboost.reports.report import WEIGHTED, PrivacyReport
+from privboost.recipes.common.plan import Budget, Plan
+from privboost.reports.report import PUBLIC_CLASS_WEIGHTS, WEIGHTED, PrivacyReport
 from privboost.reports.writing import add_domain_inference, check_domain_inference, write_report
 
 MakePlan = Callable[[Encoder, float | None, Budget], Any]
 """Function of an encoder, the largest weight of a row and a budget that returns a plan."""
-
-
-def budget_of(epsilon: Any, delta: Any, public_rows: Any) -> Budget:
-    """Return the budget, which is unlimited if the caller declares the rows public.
-
-    Raises
-    ------
-    BudgetError
-        If only one of an infinite epsilon and that declaration is given.
-    """
-    if not isinstance(public_rows, bool | np.bool_):  # a string such as "no" declares nothing
-        raise ValueError(f"public_rows must be True or False; {shown(public_rows)} is not")
-    infinite = is_number(epsilon) and epsilon == math.inf
-    if infinite and not public_rows:
-        raise BudgetError(
-            "epsilon is infinite: nothing would be protected. If every row is public, say so with "
-            "public_rows=True (--public-rows); for private rows epsilon must be finite"
-        )
-    if public_rows and not infinite:
-        raise BudgetError(
-            "public_rows=True goes with epsilon=math.inf only: rows that have a finite epsilon are "
-            "private"
-        )
-    return PublicRows(delta) if public_rows else Budget(epsilon, delta)
 
 
 def open_table(data: Any, backend: Any) -> Any:
@@ -83,28 +55,6 @@ def open_table(data: Any, backend: Any) -> Any:
     if isinstance(table, RemoteTable) and isinstance(backend, str) and backend == "cuda":
         raise DeviceError('rows of a cluster stay there: leave backend="auto"')
     return table
-
-
-def choose_backend(backend: Any, threads: int) -> OpenBackend:
-    """Return the function that opens a backend on loads of rows."""
-    if backend == "auto":
-        return open_backend_of(threads)
-    if backend == "cuda":
-        return open_cuda(threads)
-    if callable(backend):
-        opened: OpenBackend = backend
-        return opened
-    raise ValueError('backend must be "auto", "cuda" or a callable that takes loads of rows')
-
-
-def ledger_path(ledger: Any) -> Path | None:
-    """Return the path of the ledger's file, or None."""
-    if ledger is None:
-        return None
-    if not isinstance(ledger, str | Path):
-        raise TypeError("ledger must be the path of a file, or None")
-    check_file("ledger", ledger)
-    return Path(ledger)
 
 
 @dataclass(frozen=True)
@@ -127,43 +77,17 @@ class FitArguments:
         return largest if self.weight_bound is None else largest * self.weight_bound
 
 
-@dataclass(frozen=True)
-class RunSettings:
-    """Checked parameters of a run.
-
-    `what` names the estimator or function in reports and accounts, `domain` is None if it is to be
-    learned, `domain_rows` tells which rows a learned one came from ("same" or "other"), and
-    `unfinished` lists the reservations of earlier runs of the estimator that failed.
-    """
-
-    budget: Budget
-    random_state: int | None
-    keys: KeyStream
-    open_backend: OpenBackend
-    ledger: Path | None
-    account: BudgetAccount | None
-    what: str
-    domain: Domain | None
-    domain_rows: str
-    unfinished: tuple[str, ...] = ()
-
-    @property
-    def seeded(self) -> bool:
-        """Whether anybody who knows the seed can remove the noise."""
-        return self.random_state is not None
-
-
 @dataclass(frozen=True, eq=False)
 class DomainAndBudget:
     """Domain and budget of a plan.
 
-    `paid` is the report of a domain inference whose price adds to the plan's, `learned` the domain
-    inference of this very fit.
+    `earlier_inference` is the report of a domain inference whose price adds to the plan's,
+    `learned` the domain inference of this very fit.
     """
 
     domain: Domain
     budget: Budget
-    paid: PrivacyReport | None = None
+    earlier_inference: PrivacyReport | None = None
     learned: InferredDomain | None = None
 
 
@@ -171,10 +95,10 @@ class DomainAndBudget:
 class Run:
     """A prepared run: everything is reserved, and no row has been read."""
 
-    setting: RunSettings
+    run_settings: RunSettings
     plan: Plan
     ledger: Ledger
-    paid: PrivacyReport | None
+    earlier_inference: PrivacyReport | None
     keys: KeyStream
     load: Load
     unit_kind: str
@@ -184,22 +108,24 @@ class Run:
         """Return the curator of these rows."""
         return Curator(backend, self.ledger, self.keys.child("releases"), self.plan.contribution)
 
-    def structures(self) -> KeyStream:
+    def public_choices(self) -> KeyStream:
         """Return the randomness of public choices."""
         return self.keys.child("structures")
 
     def report(self) -> PrivacyReport:
         """Return the privacy report of the run."""
-        report = write_run_report(self.setting, self.plan, self.ledger, self.assumptions)
-        return report if self.paid is None else add_domain_inference(self.paid, report, "training")
+        report = write_run_report(self.run_settings, self.plan, self.ledger, self.assumptions)
+        if self.earlier_inference is None:
+            return report
+        return add_domain_inference(self.earlier_inference, report, "training")
 
 
 def write_run_report(
-    setting: RunSettings, plan: Plan, ledger: Ledger, assumptions: tuple[str, ...]
+    run_settings: RunSettings, plan: Plan, ledger: Ledger, assumptions: tuple[str, ...]
 ) -> PrivacyReport:
     """Return the report of a run, without the price of a domain that was learned before."""
     parameters, unit = reported_parameters(plan), plan.encoder.domain.unit
-    about = (setting.seeded, parameters, plan.digest, setting.what)
+    about = (run_settings.seeded, parameters, plan.digest, run_settings.what)
     return write_report(ledger, unit, assumptions, *about)
 
 
@@ -221,60 +147,73 @@ class Preparation:
 
     def __init__(
         self,
-        setting: RunSettings,
+        run_settings: RunSettings,
         given: FitArguments,
         make_plan: MakePlan,
         inference: Callable[[Budget], tuple[DomainInference, Plan]],
     ) -> None:
-        self.setting, self.given = setting, given
+        self.run_settings, self.given = run_settings, given
         self._make_plan, self._inference = make_plan, inference
 
     def run(self) -> Run:
         """Check everything, and reserve the whole plan; return the run, which may read rows."""
         self.warn()
-        ground = self.ground()
-        plan = self.plan(ground)
+        domain_and_budget = self.domain_and_budget()
+        plan = self.plan(domain_and_budget)
         loader, table = self.rows(plan)
         unit_kind = self.check_table(plan, loader, table)
         for name in ("y", "sample_weight"):
             if is_column_vector(getattr(self.given, name)):
                 message = f"A column-vector {name} was passed when a 1d array was expected"
                 warnings.warn(message, DataConversionWarning, stacklevel=3)
-        ledger = self.reserve(ground, plan)
-        own, load = self.assumptions(ground, plan), Load(loader, table)
-        return self._run(self.setting, plan, ledger, ground.paid, self.keys, load, unit_kind, own)
+        ledger = self.reserve(domain_and_budget, plan)
+        own, load = self.assumptions(domain_and_budget, plan), Load(loader, table)
+        return self._run(
+            self.run_settings,
+            plan,
+            ledger,
+            domain_and_budget.earlier_inference,
+            self.keys,
+            load,
+            unit_kind,
+            own,
+        )
 
     def warn(self) -> None:
         """Warn of a seed, of a weak budget, and of scikit-learn's wrappers around `fit`."""
-        setting = self.setting
-        warn_of_parameters(setting.budget.epsilon, setting.budget.delta, setting.random_state)
-        if not setting.seeded:  # else there is no guarantee to lose
-            warn_of_wrappers(setting.account is not None)
+        run_settings = self.run_settings
+        warn_of_parameters(
+            run_settings.budget.epsilon, run_settings.budget.delta, run_settings.random_state
+        )
+        if not run_settings.seeded:  # else there is no guarantee to lose
+            warn_of_wrappers(run_settings.account is not None)
 
     @cached_property
     def keys(self) -> KeyStream:
         """The randomness of this run."""
-        return self.setting.keys
+        return self.run_settings.keys
 
-    def ground(self) -> DomainAndBudget:
+    def domain_and_budget(self) -> DomainAndBudget:
         """Return the domain, learned if there is none, with the budget that is left."""
-        setting = self.setting
-        if setting.domain is not None:
-            return DomainAndBudget(setting.domain, setting.budget, self.paid_before(setting.domain))
-        inference, stand_in = self._inference(setting.budget)
+        run_settings = self.run_settings
+        if run_settings.domain is not None:
+            return DomainAndBudget(
+                run_settings.domain, run_settings.budget, self.inference_before(run_settings.domain)
+            )
+        inference, stand_in = self._inference(run_settings.budget)
         releases, pending_charge = stand_in.releases, self.pending_charge(inference.unit)
         if all(planned.event.mu is not None for planned in releases):
-            learned = infer_jointly(inference, setting.ledger, pending_charge, self.keys)
+            learned = infer_jointly(inference, run_settings.ledger, pending_charge, self.keys)
             return DomainAndBudget(learned.domain, learned.budget, None, learned)
         relation = releases[0].event.relation
         learned = infer_separately(
-            inference, relation, setting.ledger, pending_charge, releases, self.keys
+            inference, relation, run_settings.ledger, pending_charge, releases, self.keys
         )
         return DomainAndBudget(learned.domain, learned.budget, learned.domain.privacy, learned)
 
-    def paid_before(self, domain: Domain) -> PrivacyReport | None:
+    def inference_before(self, domain: Domain) -> PrivacyReport | None:
         """Return the report of the domain inference, if it used these rows."""
-        if self.setting.domain_rows == "other":
+        if self.run_settings.domain_rows == "other":
             return None
         domain.check_price()
         if domain.privacy is None:
@@ -282,16 +221,16 @@ class Preparation:
         check_domain_inference(domain.privacy, domain.unit)
         return domain.privacy
 
-    def plan(self, ground: DomainAndBudget) -> Plan:
+    def plan(self, domain_and_budget: DomainAndBudget) -> Plan:
         """Plan all releases, and calibrate the noise."""
-        encoder = Encoder.of(ground.domain)
+        encoder = Encoder.of(domain_and_budget.domain)
         try:
-            plan: Plan = self._make_plan(encoder, self.given.row_bound, ground.budget)
+            plan: Plan = self._make_plan(encoder, self.given.row_bound, domain_and_budget.budget)
             if self.given.class_weight is not None:
-                weights = weights_in_order(self.given.class_weight, ground.domain.target)
+                weights = weights_in_order(self.given.class_weight, domain_and_budget.domain.target)
                 plan = replace(plan, class_weight=weights)
         except ValueError as error:
-            if ground.learned is None:
+            if domain_and_budget.learned is None:
                 raise
             raise ValueError(
                 f"{error} (the domain was learned, and its price is spent: write a domain, or "
@@ -316,28 +255,30 @@ class Preparation:
         self, unit: Unit | None, inference: PrivacyReport | None = None
     ) -> PendingCharge | None:
         """Return this run's charge to the account; None without one."""
-        account = self.setting.account
+        account = self.run_settings.account
         if account is None:
             return None
-        return PendingCharge(account, self.setting.what, column_of(unit), inference)
+        return PendingCharge(account, self.run_settings.what, column_of(unit), inference)
 
-    def reserve(self, ground: DomainAndBudget, plan: Plan) -> Ledger:
+    def reserve(self, domain_and_budget: DomainAndBudget, plan: Plan) -> Ledger:
         """Reserve the whole plan in a ledger."""
-        learned = ground.learned
+        learned = domain_and_budget.learned
         if learned is not None and learned.ledger is not None:
             assert learned.placeholder is not None
             learned.ledger.exchange(learned.placeholder, plan.releases, plan.accountant)
             return learned.ledger
-        budget = ground.budget
-        pending_charge = self.pending_charge(ground.domain.unit, ground.paid)
-        path = self.setting.ledger
+        budget = domain_and_budget.budget
+        pending_charge = self.pending_charge(
+            domain_and_budget.domain.unit, domain_and_budget.earlier_inference
+        )
+        path = self.run_settings.ledger
         ledger = Ledger(budget.epsilon, budget.delta, plan.accountant, path, pending_charge)
         ledger.reserve(plan.releases)
         return ledger
 
     def alone(self) -> str:
         """Return the assumption about other releases of the same rows."""
-        account = self.setting.account
+        account = self.run_settings.account
         if account is None:
             return (
                 "these rows were used in no other release; another one adds to the epsilon stated "
@@ -348,15 +289,15 @@ class Preparation:
             f"the account of {account.dataset!r}"
         )
 
-    def assumptions(self, ground: DomainAndBudget, plan: Plan) -> tuple[str, ...]:
+    def assumptions(self, domain_and_budget: DomainAndBudget, plan: Plan) -> tuple[str, ...]:
         """Return the assumptions of the guarantee."""
-        domain, bound = ground.domain, self.given.weight_bound
+        domain, bound = domain_and_budget.domain, self.given.weight_bound
         texts = [
-            _origin(ground),
+            _origin(domain_and_budget),
             "all parameters of the estimator were chosen, and all that came before it was fitted, "
             "without these rows or exact scores on them",
             self.alone(),
-            *map(failure_assumption, self.setting.unfinished),
+            *map(failure_assumption, self.run_settings.unfinished),
         ]
         if domain.unit is not None:
             texts += unit_assumptions(domain.unit)
@@ -405,15 +346,16 @@ def failure_assumption(spent: str) -> str:
     )
 
 
-def _origin(ground: DomainAndBudget) -> str:
+def _origin(domain_and_budget: DomainAndBudget) -> str:
     """Return the assumption about the origin of the domain."""
-    if ground.domain.privacy is None:
+    domain = domain_and_budget.domain
+    if domain.privacy is None:
         return (
             "the domain is public: names, bounds, categories, classes and edges were not read "
             "off the rows"
         )
-    if ground.learned is not None or ground.paid is not None:
-        parts = (*ground.domain.features, ground.domain.target)
+    if domain_and_budget.learned is not None or domain_and_budget.earlier_inference is not None:
+        parts = (*domain.features, domain.target)
         if all(inferences_of([part]) for part in parts):
             return (
                 "the columns of the table and their types are public; bounds, categories and "
@@ -425,6 +367,6 @@ def _origin(ground: DomainAndBudget) -> str:
             "epsilon"
         )
     return (
-        f"the domain was learned privately ({ground.domain.privacy.guarantee}) from other rows: no "
+        f"the domain was learned privately ({domain.privacy.guarantee}) from other rows: no "
         "protected unit is among both"
     )

@@ -54,27 +54,33 @@ class Preview:
 
 def price_preview(preparation: Preparation) -> Preview:
     """Return the price of a run without spending anything; refuses what the run would refuse."""
-    setting = preparation.setting
-    if isinstance(setting.budget, PublicRows):
+    run_settings = preparation.run_settings
+    if isinstance(run_settings.budget, PublicRows):
         raise BudgetError("public_rows: rows that are public have no price")
-    if setting.domain is None:
+    if run_settings.domain is None:
         raise DomainError(
             "a preview needs the whole domain: the part that is to be learned, and the noise that "
             "is left for training, depend on rows (Domain.learn learns a domain separately)"
         )
-    if setting.ledger is not None:
-        checked_ledger(setting.ledger)
+    if run_settings.ledger is not None:
+        checked_ledger(run_settings.ledger)
     preparation.warn()
-    ground = preparation.ground()
-    plan = preparation.plan(ground)
-    ledger = Ledger(ground.budget.epsilon, ground.budget.delta, plan.accountant)
+    domain_and_budget = preparation.domain_and_budget()
+    plan = preparation.plan(domain_and_budget)
+    ledger = Ledger(
+        domain_and_budget.budget.epsilon, domain_and_budget.budget.delta, plan.accountant
+    )
     ledger.reserve(plan.releases)
-    report = write_run_report(setting, plan, ledger, preparation.assumptions(ground, plan))
+    report = write_run_report(
+        run_settings, plan, ledger, preparation.assumptions(domain_and_budget, plan)
+    )
     if plan.is_exchanged:  # a fit reports a bound of all its choices
         report = replace(report, epsilon=ledger.epsilon)
-    if ground.paid is not None:
-        report = add_domain_inference(ground.paid, report, "training")
-    pending_charge = preparation.pending_charge(ground.domain.unit, ground.paid)
+    if domain_and_budget.earlier_inference is not None:
+        report = add_domain_inference(domain_and_budget.earlier_inference, report, "training")
+    pending_charge = preparation.pending_charge(
+        domain_and_budget.domain.unit, domain_and_budget.earlier_inference
+    )
     if pending_charge is None:
         return Preview(report)
     after = pending_charge.after(plan.releases, ledger.cost, ledger.delta)

@@ -67,9 +67,9 @@ class PrivBoostEstimator(PrivateEstimator):
         return inference, plan
 
     def _boost(
-        self, curator: Curator, plan: PrivBoostPlan, structures: KeyStream, track: Any
+        self, curator: Curator, plan: PrivBoostPlan, public_choices: KeyStream, track: Any
     ) -> AdditiveScores | InteractionScores:
-        return boost_privboost(curator, plan, public_generator(structures), track)
+        return boost_privboost(curator, plan, public_generator(public_choices), track)
 
 
 @documented

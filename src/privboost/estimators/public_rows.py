@@ -7,13 +7,8 @@ from typing import Any
 from privboost._core.errors import BudgetError
 from privboost.accounting.ledger import Ledger
 from privboost.engine.backend import Backend
-from privboost.estimators.preparation import (
-    DomainAndBudget,
-    Preparation,
-    Run,
-    RunSettings,
-    reported_parameters,
-)
+from privboost.estimators.preparation import DomainAndBudget, Preparation, Run, reported_parameters
+from privboost.estimators.run_settings import RunSettings
 from privboost.mechanisms.curator import Curator
 from privboost.mechanisms.public_curator import PublicCurator, empty_ledger
 from privboost.recipes.common.plan import Plan
@@ -21,9 +16,9 @@ from privboost.reports.report import WEIGHTED, PrivacyReport
 from privboost.reports.writing import write_public_report
 
 
-def check_no_ledger(setting: RunSettings) -> None:
+def check_no_ledger(run_settings: RunSettings) -> None:
     """Refuse to record charges: public rows have no price."""
-    if setting.ledger is not None or setting.account is not None:
+    if run_settings.ledger is not None or run_settings.account is not None:
         raise BudgetError(
             "public_rows: there is nothing to record in a ledger or an account; leave it out"
         )
@@ -39,8 +34,8 @@ class PublicRun(Run):
 
     def report(self) -> PrivacyReport:
         """Return a report that nothing is protected."""
-        plan, setting = self.plan, self.setting
-        about = (setting.seeded, reported_parameters(plan), plan.digest, setting.what)
+        plan, run_settings = self.plan, self.run_settings
+        about = (run_settings.seeded, reported_parameters(plan), plan.digest, run_settings.what)
         return write_public_report(plan.releases, self.assumptions, *about)
 
 
@@ -49,8 +44,8 @@ class PublicPreparation(Preparation):
 
     _run = PublicRun
 
-    def __init__(self, setting: RunSettings, *stages: Any) -> None:
-        domain = setting.domain
+    def __init__(self, run_settings: RunSettings, *stages: Any) -> None:
+        domain = run_settings.domain
         if domain is None or domain.privacy is not None or domain.inferences:
             raise BudgetError(
                 "public_rows: a domain is learned with noise, at a price; with epsilon=math.inf it "
@@ -61,17 +56,17 @@ class PublicPreparation(Preparation):
                 "public_rows: the domain names a unit to protect, and with epsilon=math.inf nobody "
                 "is protected; leave the unit out"
             )
-        check_no_ledger(setting)
-        super().__init__(setting, *stages)
+        check_no_ledger(run_settings)
+        super().__init__(run_settings, *stages)
 
     def warn(self) -> None:
         """Warn of nothing: a seed reveals nothing that is not public."""
 
-    def reserve(self, ground: DomainAndBudget, plan: Plan) -> Ledger:
+    def reserve(self, domain_and_budget: DomainAndBudget, plan: Plan) -> Ledger:
         """Return an empty ledger, so that nothing private can be charged."""
         return empty_ledger(plan.accountant)
 
-    def assumptions(self, ground: DomainAndBudget, plan: Plan) -> tuple[str, ...]:
+    def assumptions(self, domain_and_budget: DomainAndBudget, plan: Plan) -> tuple[str, ...]:
         """Return the declaration by which no noise was added."""
         declared = (
             "the caller declared all rows public (public_rows=True): exact sums of them were told, "

@@ -56,7 +56,7 @@ class SarusEstimator(TreeEstimator):
         return plan_sarus(self.get_params(deep=False), encoder, weight_bound, budget)
 
     def _boost(
-        self, curator: Curator, plan: SarusPlan, structures: KeyStream, track: Any
+        self, curator: Curator, plan: SarusPlan, public_choices: KeyStream, track: Any
     ) -> TreeScores:
         return boost_sarus(curator, plan, track)  # which has no random structure
 

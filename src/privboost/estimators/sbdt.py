@@ -57,9 +57,9 @@ class SBDTEstimator(StreamEstimator):
         return plan_sbdt(self.get_params(deep=False), encoder, weight_bound, budget, batch)
 
     def _boost(
-        self, curator: Curator, plan: SBDTPlan, structures: KeyStream, track: Any
+        self, curator: Curator, plan: SBDTPlan, public_choices: KeyStream, track: Any
     ) -> TreeScores:
-        return boost_sbdt(curator, plan, public_generator(structures), track)
+        return boost_sbdt(curator, plan, public_generator(public_choices), track)
 
     def _plan_batch(
         self, batch: int, encoder: Encoder, weight_bound: float | None, budget: Budget

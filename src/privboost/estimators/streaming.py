@@ -41,7 +41,7 @@ from privboost.models.model import Model
 from privboost.models.trees import TreeScores
 from privboost.randomness.keystream import KeyStream
 from privboost.recipes.common.plan import Budget, Plan, PublicRows
-from privboost.recipes.common.start import find_target_range
+from privboost.recipes.common.target_range import find_target_range
 from privboost.reports.report import PrivacyReport
 
 
@@ -55,21 +55,21 @@ class BatchPreparation(Preparation):
     @cached_property
     def keys(self) -> KeyStream:
         """The randomness of this batch."""
-        return self.setting.keys.child(f"batch {self._stream.n_batches + 1}")
+        return self.run_settings.keys.child(f"batch {self._stream.n_batches + 1}")
 
-    def ground(self) -> DomainAndBudget:
+    def domain_and_budget(self) -> DomainAndBudget:
         """Return the domain, which stays that of the first batch."""
         if self._stream.encoder is None:
-            return super().ground()
+            return super().domain_and_budget()
         domain = self._stream.encoder.domain
-        said = self.setting.domain
+        said = self.run_settings.domain
         if said is not None and (said, said.privacy) != (domain, domain.privacy):
             raise DomainError(
                 "domain: it must equal the first batch's, with its price; a domain that was "
                 "learned again costs these rows, and is not needed"
             )
-        paid = None if self._stream.learned else self.paid_before(domain)
-        return DomainAndBudget(domain, self.setting.budget, paid)
+        earlier = None if self._stream.learned else self.inference_before(domain)
+        return DomainAndBudget(domain, self.run_settings.budget, earlier)
 
     def pending_charge(
         self, unit: Unit | None, inference: PrivacyReport | None = None
@@ -164,15 +164,15 @@ class StreamEstimator(TreeEstimator):
             with messages_printed(bool(self.verbose)):
                 run = self._prepare_batch(stream, X, y, sample_weight, known).run()
             loads = self._loads(stream, run)
-            backend = RecordingBackend(run.setting.open_backend(loads))
+            backend = RecordingBackend(run.run_settings.open_backend(loads))
             try:
-                scores, span = self._continue(run, stream, backend)
+                scores, target_range = self._continue(run, stream, backend)
             finally:
                 backend.close()
             given = self.get_params()
             own = {name: given[name] for name in given if name in STREAM_PARAMETERS}
             grown = stream.extended(run, loads[-1], backend.log, own)
-            self._keep(Model(run.plan.encoder, scores, grown.report(), span))
+            self._keep(Model(run.plan.encoder, scores, grown.report(), target_range))
             self._stream = grown
         held.say()
         self._warn_of_defects()
@@ -197,7 +197,7 @@ class StreamEstimator(TreeEstimator):
         given = FitArguments(X, y, sample_weight, bound, classes=classes)
         make_plan = partial(self._plan_batch, stream.n_batches)
         inference = partial(self._inference, given, make_plan)
-        return BatchPreparation(stream, self._setting(), given, make_plan, inference)
+        return BatchPreparation(stream, self._run_settings(), given, make_plan, inference)
 
     def _loads(self, stream: RowStream, run: Run) -> list[Load]:
         """Return the loads of all batches; rows of this machine are coded, to be kept."""
@@ -234,8 +234,8 @@ class StreamEstimator(TreeEstimator):
             before = self._fitted()
             assert isinstance(before.scores, TreeScores)
             return self._go_on(run, curator, before.scores), before.span
-        span = find_target_range(curator, run.plan)
-        return self._go_on(run, curator, self._begin(run, curator)), span
+        target_range = find_target_range(curator, run.plan)
+        return self._go_on(run, curator, self._begin(run, curator)), target_range
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

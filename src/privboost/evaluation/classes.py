@@ -28,7 +28,7 @@ from privboost.losses.base import UNKNOWN_LABEL, class_indicator
 from privboost.mechanisms.curator import Curator
 from privboost.models.model import Model
 from privboost.models.scores import VOTES, Scores
-from privboost.recipes.common.plan import Draft
+from privboost.recipes.common.plan import PlanBasis
 from privboost.recipes.common.probability_calibration import ScoreCells
 from privboost.trees.cell_map import CellMap
 
@@ -121,10 +121,10 @@ def _log_odds(scores: np.ndarray) -> np.ndarray:
     return odds.astype(np.int32)
 
 
-def class_releases(draft: Draft, touched: int) -> Releases:
+def class_releases(basis: PlanBasis, touched: int) -> Releases:
     """Return the release of all counts."""
     what = "rows by class and prediction, and by class and score"
-    return lambda kind: [(CHIEF, release(kind, draft, what, touched), 1.0)]
+    return lambda kind: [(CHIEF, release(kind, basis, what, touched), 1.0)]
 
 
 _CELLS = ((60.0, 12), (8.0, 16), (4.0, 24), (0.0, 32))

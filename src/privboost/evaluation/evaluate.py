@@ -21,13 +21,10 @@ from privboost.estimators.preparation import (
     FitArguments,
     Preparation,
     Run,
-    RunSettings,
-    budget_of,
-    choose_backend,
-    ledger_path,
     open_table,
 )
 from privboost.estimators.public_rows import PublicPreparation, check_no_ledger
+from privboost.estimators.run_settings import RunSettings, budget_of, choose_backend, ledger_path
 from privboost.evaluation.outcomes import EvaluationPlan, OutcomeLoader, group_labels, open_groups
 from privboost.evaluation.plan import plan_evaluation
 from privboost.evaluation.result import Evaluation, Group, Measures, Residuals
@@ -142,7 +139,7 @@ def evaluate(
         limit, gaussian = within_account(limit, account), account.takes_gaussian_only
     table, groups = open_table(X, backend), open_groups(by, own)
     plan = plan_evaluation(own, groups, limit, score_cells, curves, clip, gaussian)
-    setting = RunSettings(
+    run_settings = RunSettings(
         plan.budget,
         random_state,
         KeyStream.of(random_state),
@@ -155,7 +152,7 @@ def evaluate(
     )
     kind = PublicEvaluation if isinstance(limit, PublicRows) else EvaluationPreparation
     given = FitArguments(table, y, None, None)
-    found, run = run_evaluation(kind, setting, given, plan)
+    found, run = run_evaluation(kind, run_settings, given, plan)
     name = own.domain.target.name
     result = Evaluation(name, found.whole, found.groups, run.report(), found.residuals)
     warn_of_defects(result, result.findings())
@@ -165,10 +162,10 @@ def evaluate(
 class EvaluationPreparation(Preparation):
     """Preparation of an evaluation: that of a fit, with another loader and no domain inference."""
 
-    def ground(self) -> DomainAndBudget:
+    def domain_and_budget(self) -> DomainAndBudget:
         """Return the model's domain, whose price was paid by the rows of training."""
-        assert self.setting.domain is not None
-        return DomainAndBudget(self.setting.domain, self.setting.budget)
+        assert self.run_settings.domain is not None
+        return DomainAndBudget(self.run_settings.domain, self.run_settings.budget)
 
     def rows(self, plan: Plan) -> tuple[Loader, Table]:
         """Return the loader of rows, and the table."""
@@ -183,35 +180,35 @@ class EvaluationPreparation(Preparation):
 
     def alone(self) -> str:
         """Return the assumption about other releases of the same rows."""
-        if self.setting.account is not None:
+        if self.run_settings.account is not None:
             return super().alone()
         return (
             "this is the price of the evaluation alone: training on the same rows, another "
             "evaluation, or any other release of them adds to it"
         )
 
-    def assumptions(self, ground: DomainAndBudget, plan: Plan) -> tuple[str, ...]:
+    def assumptions(self, domain_and_budget: DomainAndBudget, plan: Plan) -> tuple[str, ...]:
         """Return the assumptions of the guarantee."""
         texts = [
             "all parameters of the evaluation were chosen without these rows or exact scores on "
             "them",
             self.alone(),
         ]
-        if ground.domain.unit is not None:
-            texts += unit_assumptions(ground.domain.unit)
+        if domain_and_budget.domain.unit is not None:
+            texts += unit_assumptions(domain_and_budget.domain.unit)
         return tuple(texts)
 
 
 class PublicEvaluation(EvaluationPreparation, PublicPreparation):
     """Preparation of an evaluation on public rows: nothing is reserved."""
 
-    def __init__(self, setting: RunSettings, *stages: Any) -> None:
-        check_no_ledger(setting)
-        Preparation.__init__(self, setting, *stages)
+    def __init__(self, run_settings: RunSettings, *stages: Any) -> None:
+        check_no_ledger(run_settings)
+        Preparation.__init__(self, run_settings, *stages)
 
-    def assumptions(self, ground: DomainAndBudget, plan: Plan) -> tuple[str, ...]:
+    def assumptions(self, domain_and_budget: DomainAndBudget, plan: Plan) -> tuple[str, ...]:
         """Return the declaration by which no noise was added."""
-        return PublicPreparation.assumptions(self, ground, plan)
+        return PublicPreparation.assumptions(self, domain_and_budget, plan)
 
 
 @dataclass(frozen=True)
@@ -225,7 +222,7 @@ class Found:
 
 def run_evaluation(
     kind: type[Preparation],
-    setting: RunSettings,
+    run_settings: RunSettings,
     given: FitArguments,
     plan: EvaluationPlan,
     select: Callable[[Run], Run] = lambda run: run,
@@ -234,8 +231,8 @@ def run_evaluation(
 
     `select` may restrict the run to some of the rows before they are loaded.
     """
-    run = select(kind(setting, given, lambda *_: plan, _no_inference).run())
-    opened = run.setting.open_backend([run.load])
+    run = select(kind(run_settings, given, lambda *_: plan, _no_inference).run())
+    opened = run.run_settings.open_backend([run.load])
     try:
         return measure(run.curator(opened), plan), run
     finally:

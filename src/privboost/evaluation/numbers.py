@@ -42,7 +42,7 @@ from privboost.evaluation.result import Measures, Residuals
 from privboost.losses.base import UNKNOWN_LABEL, LossTable
 from privboost.mechanisms.curator import Curator
 from privboost.models.model import Model
-from privboost.recipes.common.plan import Draft
+from privboost.recipes.common.plan import PlanBasis
 from privboost.trees.cell_map import CellMap
 
 STEPS = 2**DIGIT_BITS
@@ -63,21 +63,21 @@ squares, which RMSE and R² need; fourth powers only serve the error bar of an R
 choose the clip, and their noise bounds what may lie beyond it."""
 
 
-def number_releases(draft: Draft, touched: int) -> Releases:
+def number_releases(basis: PlanBasis, touched: int) -> Releases:
     """Return the releases of sums: a row adds to one cell of each, for the whole table and each
     feature.
     """
     return lambda kind: [
-        (name, release(kind, draft, what, touched, shares=shares), part)
+        (name, release(kind, basis, what, touched, shares=shares), part)
         for name, what, part, shares in _SHARES
     ]
 
 
-def exact_releases(draft: Draft, touched: int) -> Releases:
+def exact_releases(basis: PlanBasis, touched: int) -> Releases:
     """Return the release of exact sums of a number on public rows, digit by digit, and counts."""
     what = "sums of residuals, labels and their powers, by digit"
     count = 1 + sum(QUANTITIES.values())
-    return lambda kind: [(CHIEF, release(kind, draft, what, touched, count=count), 1.0)]
+    return lambda kind: [(CHIEF, release(kind, basis, what, touched, count=count), 1.0)]
 
 
 def _least_clip(model: Model) -> float:

@@ -33,7 +33,7 @@ from privboost.evaluation.result import Measures, Residuals
 from privboost.losses.base import LossTable
 from privboost.mechanisms.curator import Curator
 from privboost.models.model import Model, model_bytes, read_model
-from privboost.recipes.common.plan import Draft, Plan, Shared
+from privboost.recipes.common.plan import Plan, PlanBasis, ReleaseShare
 from privboost.trees.cell_map import CellMap
 
 CHIEF = "chief"
@@ -117,17 +117,17 @@ class EvaluationPlan(Plan):
 
 def release(
     kind: NoiseKind,
-    draft: Draft,
+    basis: PlanBasis,
     what: str,
     cells: int,
     shares: tuple[float, ...] = (1.0,),
     count: int = 1,
 ) -> Planned:
     """Return a release of sums by cell, of which one row touches so many, before calibration."""
-    return Planned(kind(what, 1.0, cells=cells, shares=shares, **draft.bound), count)
+    return Planned(kind(what, 1.0, cells=cells, shares=shares, **basis.bound), count)
 
 
-Releases = Callable[[NoiseKind], list[Shared]]
+Releases = Callable[[NoiseKind], list[ReleaseShare]]
 """Releases of an evaluation for a kind of noise."""
 
 

@@ -33,7 +33,7 @@ from privboost.evaluation.outcomes import (
     deviations,
 )
 from privboost.models.model import Model, model_bytes
-from privboost.recipes.common.plan import Budget, Draft, Made, PublicRows
+from privboost.recipes.common.plan import Budget, PlanBasis, PlannedReleases, PublicRows
 
 MOST_CELLS = 4096
 MOST_CURVES = 10
@@ -45,10 +45,10 @@ _SCORE_COLUMNS = 2
 
 def plan_score(encoder: Encoder, budget: Budget) -> tuple[Planned, ...]:
     """Return the releases of `plan_evaluation(…, only_score=True)` for any model of an encoder."""
-    draft = _draft(encoder, budget)
+    basis = _basis(encoder, budget)
     classes = isinstance(encoder.domain.target, ClassTarget)
-    releases = class_releases(draft, _SCORE_COLUMNS) if classes else number_releases(draft, 1)
-    return _quietest(draft, releases, gaussian=True)[0].releases
+    releases = class_releases(basis, _SCORE_COLUMNS) if classes else number_releases(basis, 1)
+    return _quietest(basis, releases, gaussian=True)[0].releases
 
 
 def plan_evaluation(
@@ -69,7 +69,7 @@ def plan_evaluation(
     domain, public = model.domain, isinstance(budget, PublicRows)
     if public:  # nobody is protected: no row is left out
         domain = replace(domain, unit=None)
-    draft = _draft(Encoder(domain, model.encoder.edges), budget)
+    basis = _basis(Encoder(domain, model.encoder.edges), budget)
     parts = _n_parts(groups)
     n_cells, own, width = None, False, None
     outcomes: Outcomes
@@ -79,7 +79,7 @@ def plan_evaluation(
         own = _has_curves(curves, model)
         columns = len(ClassOutcomes(np.zeros(1, dtype=np.int32), own).sizes(model))
         touched = max(columns, _SCORE_COLUMNS if only_score else 0) * parts
-        made, noise = _quietest(draft, class_releases(draft, touched), gaussian)
+        made, noise = _quietest(basis, class_releases(basis, touched), gaussian)
         found = cells_of_scores(model, cells or count_cells(noise, model.scores.n_outputs), public)
         outcomes, n_cells = ClassOutcomes(found.edges, own, found.at), len(found.at)
     else:
@@ -88,10 +88,10 @@ def plan_evaluation(
         touched = parts
         if public:
             _refuse("clip", clip, "residuals of public rows are not clipped")
-            made, _ = _quietest(draft, exact_releases(draft, touched), gaussian)
+            made, _ = _quietest(basis, exact_releases(basis, touched), gaussian)
             outcomes = ExactNumberOutcomes()
         else:
-            made, _ = _quietest(draft, number_releases(draft, touched), gaussian)
+            made, _ = _quietest(basis, number_releases(basis, touched), gaussian)
             outcomes, width = NumberOutcomes.clipped(model, clip)
     settings = {
         "by": [] if groups is None else list(groups.domain.feature_names),
@@ -109,7 +109,7 @@ def plan_evaluation(
     return plan
 
 
-def _draft(encoder: Encoder, budget: Budget) -> Draft:
+def _basis(encoder: Encoder, budget: Budget) -> PlanBasis:
     """Begin a plan that uses one row of each unit, drawn at random.
 
     Rows of one unit are not independent, and nothing released measures how much they depend on
@@ -118,10 +118,12 @@ def _draft(encoder: Encoder, budget: Budget) -> Draft:
     domain = encoder.domain
     if domain.unit is not None:
         domain = replace(domain, unit=replace(domain.unit, max_rows=1))
-    return Draft(Encoder(domain, encoder.edges), None, budget, "auto")
+    return PlanBasis(Encoder(domain, encoder.edges), None, budget, "auto")
 
 
-def _quietest(draft: Draft, releases: Releases, gaussian: bool) -> tuple[Made, float]:
+def _quietest(
+    basis: PlanBasis, releases: Releases, gaussian: bool
+) -> tuple[PlannedReleases, float]:
     """Return releases with the smaller kind of noise, and its standard deviation in rows.
 
     A unit moves a few cells by the same amount. Up to about ten cells Laplace noise is smaller than
@@ -130,10 +132,10 @@ def _quietest(draft: Draft, releases: Releases, gaussian: bool) -> tuple[Made, f
     """
     tried = []
     if not gaussian:
-        pure = replace(draft, budget=replace(draft.budget, delta=0.0))
-        tried.append(pure.share(releases(LaplaceRelease)))
-    if gaussian or draft.budget.delta > 0:
-        tried.append(draft.share(releases(GaussianRelease)))
+        pure = replace(basis, budget=replace(basis.budget, delta=0.0))
+        tried.append(pure.calibrate_by_shares(releases(LaplaceRelease)))
+    if gaussian or basis.budget.delta > 0:
+        tried.append(basis.calibrate_by_shares(releases(GaussianRelease)))
     noise = [float(deviations(made[CHIEF])[-1]) for made in tried]
     return min(zip(tried, noise, strict=True), key=lambda pair: pair[1])
 

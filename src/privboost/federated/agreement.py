@@ -210,7 +210,7 @@ def make_plan(agreement: Agreement) -> tuple[Plan, float | None]:
     try:
         estimator = kind(domain=Domain.from_dict(agreement.domain), **agreement.parameters)
         prepared = estimator._prepare(AgreedRows(agreement.n_rows), None, agreement.weight)
-        plan = prepared.plan(prepared.ground())
+        plan = prepared.plan(prepared.domain_and_budget())
     except (TypeError, ValueError) as error:
         raise FederationError(f"plan: {error}") from None
     if plan.digest != agreement.plan:

@@ -127,7 +127,7 @@ class Federation(AgreedRows):
         """Refuse a fit that these parties cannot do, before a message is sent."""
         if self.trust == DISTRIBUTED:
             prepared = estimator._prepare(self, None, weight)
-            prepared.plan(prepared.ground())
+            prepared.plan(prepared.domain_and_budget())
 
     @property
     def n_rows(self) -> int | None:
@@ -194,9 +194,11 @@ class FederatedRun(Run):
         kind = RelayCurator if backend.agreement.trust == DISTRIBUTED else FederatedCurator
         return kind(backend, self.ledger, self.keys.child("releases"), self.plan.contribution)
 
-    def structures(self) -> KeyStream:
+    def public_choices(self) -> KeyStream:
         """Return randomness for public choices: the joint one, except in seeded runs."""
-        return super().structures() if self.setting.seeded else KeyStream(self._session.joint)
+        return (
+            super().public_choices() if self.run_settings.seeded else KeyStream(self._session.joint)
+        )
 
     def report(self) -> PrivacyReport:
         """Return the report, and warn of parties that were lost."""
@@ -214,18 +216,18 @@ class FederatedPreparation(Preparation):
         super().__init__(*stages)
         self._federation, self._estimator = federation, estimator
 
-    def ground(self) -> DomainAndBudget:
+    def domain_and_budget(self) -> DomainAndBudget:
         """Check the domain, which must be written: there is no inference across parties."""
-        if isinstance(self.setting.budget, PublicRows):
+        if isinstance(self.run_settings.budget, PublicRows):
             raise BudgetError("public_rows: parties of a federation protect their rows")
         if self._estimator.backend != "auto":
             raise ValueError('backend must be "auto" in a federation: parties hold the rows')
-        if self.setting.account is not None:
+        if self.run_settings.account is not None:
             raise BudgetError("budget: parties keep account of their rows themselves")
-        domain = self.setting.domain
+        domain = self.run_settings.domain
         if domain is None:
             raise DomainError("domain: a federation learns none; write it")
-        if self.paid_before(domain) is not None:
+        if self.inference_before(domain) is not None:
             raise DomainError(
                 "domain: it was learned from the same rows, and parties cannot add its price; "
                 "write it, or say that it was learned from other rows (domain_rows)"
@@ -235,11 +237,11 @@ class FederatedPreparation(Preparation):
                 raise FederationError(f"{name}: it lies with the parties; name its column")
         if self.given.y not in (None, domain.target.name):
             raise FederationError("y: the domain names the target")
-        return super().ground()
+        return super().domain_and_budget()
 
-    def plan(self, ground: DomainAndBudget) -> Plan:
+    def plan(self, domain_and_budget: DomainAndBudget) -> Plan:
         """Return the plan; refuse noise that parties cannot add, unless the server adds it."""
-        plan = super().plan(ground)
+        plan = super().plan(domain_and_budget)
         if self._federation.trust == DISTRIBUTED:
             check_distributed(plan, self._federation.quorum)
         return plan
@@ -248,7 +250,7 @@ class FederatedPreparation(Preparation):
         """Return the loader, and the rows of a new session with the parties."""
         domain, given = plan.encoder.domain, self.given
         roles = Roles(domain.target.name, given.sample_weight)
-        federation, seed = self._federation, self.setting.random_state
+        federation, seed = self._federation, self.run_settings.random_state
         agreement = Agreement(
             version=__version__,
             estimator=type(self._estimator).__name__,
@@ -272,17 +274,17 @@ class FederatedPreparation(Preparation):
         """Return "any": each party checks the schema of its own table."""
         return "any"
 
-    def reserve(self, ground: DomainAndBudget, plan: Plan) -> Ledger:
+    def reserve(self, domain_and_budget: DomainAndBudget, plan: Plan) -> Ledger:
         """Reserve the whole plan, once all parties have accepted it and confirmed their keys."""
         try:
             self._session.offer()
             self._session.begin()
-            return super().reserve(ground, plan)
+            return super().reserve(domain_and_budget, plan)
         except BaseException:
             self._session.end(False)
             raise
 
-    def assumptions(self, ground: DomainAndBudget, plan: Plan) -> tuple[str, ...]:
+    def assumptions(self, domain_and_budget: DomainAndBudget, plan: Plan) -> tuple[str, ...]:
         """Return the assumptions of the guarantee, trust among them."""
         quorum, trust = self._federation.quorum, self._federation.trust
         k, c, d = quorum.parties, quorum.colluders, quorum.dropouts
@@ -305,4 +307,4 @@ class FederatedPreparation(Preparation):
                 "parties that collude with it, whether or not the server follows the rules; that "
                 f"noise is a sum of discrete Gaussians costs less than {SLACK:g} of epsilon"
             )
-        return (parties, masks, noise, *super().assumptions(ground, plan))
+        return (parties, masks, noise, *super().assumptions(domain_and_budget, plan))

@@ -144,14 +144,14 @@ class ExactPartyCurator(PartyCurator):
         """Charge an event, and return the exact sums; they leave the party under masks only."""
         if isinstance(query, LinearSums | GramSums):
             self._check_terms(query)
-        if self._payments:
+        if self._payments.are_open:
             if type(event) is not GaussianRelease or not isinstance(query, SumQuery):
                 raise FederationError("budgets: rows pay for Gaussian releases only")
             self._ledger.charge_within(event)
-            self._payments.charge(query, event)
+            self._payments.charge_rows(query, event)
             stream = self._next_stream()
         else:
-            stream = self._charge(event)
+            stream = self._charge_event(event)
         if isinstance(query, SumQuery):
             query = self._sampled(query, event.sampling_rate, stream)
         return self._backend.sum(query)
@@ -162,7 +162,7 @@ class NoisyPartyCurator(PartyCurator):
 
     def _answer(self, query: Query, event: Event) -> np.ndarray:
         """Charge an event, and return sums with this party's part of its Gaussian noise."""
-        check_scale(event, self._part)
+        check_scale(event, self._noise_part)
         if isinstance(query, LinearSums) and type(event) is VectorRelease:
             return self.linear(query, event)
         if isinstance(query, GramSums) and type(event) is GramRelease:

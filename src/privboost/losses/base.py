@@ -90,7 +90,7 @@ class Loss(ABC):
         Scores beyond ± this have the derivatives there; a power of two.
     curvature : float
         Mean second derivative of a row: half the largest, since confident rows have none.
-    start_clip : float
+    label_clip : float
         Largest gradient at a score of 0.
     log_odds : bool
         Whether scores are log-odds.
@@ -100,7 +100,7 @@ class Loss(ABC):
     name: ClassVar[str]
     limit: ClassVar[int]
     curvature: ClassVar[float]
-    start_clip: ClassVar[float] = 1.0
+    label_clip: ClassVar[float] = 1.0
     log_odds: ClassVar[bool] = False
 
     @abstractmethod
@@ -128,9 +128,9 @@ class Loss(ABC):
         """Return the score of a mean label, kept within the range of useful scores."""
         return float(np.clip(mean, -1, 1))
 
-    def start(self, gradient: float) -> float:
+    def initial_score(self, gradient: float) -> float:
         """Return the initial score, from the mean gradient at a score of 0 in parts of its clip."""
-        return self.link(self.inverse_link(0.0) - gradient * self.start_clip)
+        return self.link(self.inverse_link(0.0) - gradient * self.label_clip)
 
     @property
     def labels(self) -> tuple[float, float]:

@@ -15,7 +15,7 @@ class Logistic(Loss):
     """Negative log-likelihood of labels 0 and 1, whose log-odds are the scores."""
 
     target, name = "classes", "logistic"
-    limit, curvature, start_clip = 8, 1 / 8, 0.5
+    limit, curvature, label_clip = 8, 1 / 8, 0.5
     log_odds = True
 
     def value(self, scores: np.ndarray, label: Values, offset: Values = 0.0) -> np.ndarray:

@@ -77,11 +77,11 @@ class Curator:
         self._ledger = ledger
         self._stream = stream
         self._contribution = contribution
-        self._part = part
+        self._noise_part = part
         self._releases = 0
         self._payments = Payments(backend, contribution.weighted)
         self._group: _Group | None = None
-        self._linear: Terms | None = None
+        self._terms: Terms | None = None
 
     def publish(self, update: Update) -> None:
         """Send released values to the rows, so that their state follows the model."""
@@ -89,7 +89,7 @@ class Curator:
         if isinstance(update, Start | UseLoss):
             self._payments.use(update.loss)
         if isinstance(update, SetTerms):
-            self._linear = update.terms
+            self._terms = update.terms
         if update.of_budgets:
             raise ValueError(
                 "budgets are opened by open_budget, closed by close_budgets, and charged with a "
@@ -104,25 +104,26 @@ class Curator:
 
         Privacy
         -------
-        Spends `event`, which is recorded first. Neighbours: those of the event; counts may be of
-        units that are replaced. Sensitivity: `SumQuery.bound`, at most `event.steps` of each
+        Spends `event`, which is recorded first. Neighbours: the event's relation; replace-one is
+        allowed for counts only. Sensitivity: `SumQuery.bound`, at most `event.steps` of each
         statistic in each of the cells that a unit touches. Mechanism: discrete Gaussian or Laplace
         noise. Event: `GaussianRelease` or `LaplaceRelease`. Once individual budgets are open, each
         row pays for its own contribution to a Gaussian release instead, and rows that cannot
         afford it are left out: the whole run costs the budgets, whatever the number of releases.
         """
         check_sum_sensitivity(query, event, self._contribution)
-        if self._payments and isinstance(event, GaussianRelease):
+        if self._payments.are_open and isinstance(event, GaussianRelease):
             self._check_no_group()
             self._ledger.charge_within(event)
-            self._payments.charge(query, event)
+            self._payments.charge_rows(query, event)
             stream = self._next_stream()
         else:
             if event.pure is None:
                 self._check_no_group()
-            stream = self._charge(event)
-        scales = np.empty(query.shape, dtype=event.drawn_scales.dtype)
-        scales[...] = event.drawn_scales
+            stream = self._charge_event(event)
+        scales = np.empty(query.shape, dtype=event.sampler_scales.dtype)
+        scales[...] = event.sampler_scales
+        # Drawn first: noise that the sampler refuses is refused before the rows are asked.
         noise = self._draw(event, scales.reshape(-1), stream)
         return self._noisy(self._sampled(query, event.sampling_rate, stream), noise, event)
 
@@ -133,14 +134,14 @@ class Curator:
 
         Privacy
         -------
-        Spends `event`, which is recorded first. Sensitivity: `means_bound`, by `row_steps` for each
-        row. Mechanism: discrete Laplace noise, pure DP. Event: `LaplaceRelease`.
+        Spends `event`, which is recorded first. Sensitivity: `means_bound`, by `mean_steps_of_row`
+        for each row. Mechanism: discrete Laplace noise, pure DP. Event: `LaplaceRelease`.
         """
         check_sensitivity(means_bound(query, added, self._contribution), event)
-        stream = self._charge(event)
+        stream = self._charge_event(event)
         sampled = self._sampled(query, event.sampling_rate, stream)
         means = exact_means(self._exact(sampled, event), added)
-        noise = self._draw(event, np.full(means.size, event.drawn_scales[0]), stream)
+        noise = self._draw(event, np.full(means.size, event.sampler_scales[0]), stream)
         noisy: np.ndarray = means + noise.reshape(means.shape)
         return noisy
 
@@ -162,7 +163,7 @@ class Curator:
             raise ValueError("the utility's range is not proved for the event's neighbours")
         if not scores_query_cells(utility, query):
             raise ValueError("the utility scores other features than those of the query")
-        stream = self._charge(event)
+        stream = self._charge_event(event)
         query = self._sampled(query, event.sampling_rate, stream)
         scores = utility.scores(self._exact(query, event), self._contribution)
         # ε₀ rounded down to a multiple of 2⁻⁴⁰ of the range, so that exponents are short fractions.
@@ -180,8 +181,8 @@ class Curator:
         """
         self._check_terms(query)
         check_sensitivity(query.bound(self._contribution), event)
-        stream = self._charge(event)
-        scales = np.full(query.n_coordinates, event.sigmas[0])
+        stream = self._charge_event(event)
+        scales = np.full(query.n_coordinates, event.scales[0])
         return self._noisy(query, self._draw(event, scales, stream), event)
 
     def gram(self, query: GramSums, event: GramRelease) -> np.ndarray:
@@ -196,9 +197,9 @@ class Curator:
         check_sensitivity(query.bound(self._contribution), event)
         if not isinstance(event, GramRelease):
             raise ValueError("a matrix needs the event of a matrix")
-        stream = self._charge(event)
+        stream = self._charge_event(event)
         rows, columns = np.triu_indices(query.n_coordinates)
-        scales = np.where(rows == columns, 1.0, math.sqrt(0.5)) * event.sigmas[0]
+        scales = np.where(rows == columns, 1.0, math.sqrt(0.5)) * event.scales[0]
         noise = np.empty(query.shape, dtype=np.int64)
         noise[rows, columns] = self._draw(event, scales, stream)
         noise[columns, rows] = noise[rows, columns]
@@ -214,9 +215,9 @@ class Curator:
         """
         self._check_terms(query)
         check_sensitivity(eigenvalue_bound(query, self._contribution), event)
-        stream = self._charge(event)
+        stream = self._charge_event(event)
         exact = np.linalg.eigvalsh(self._exact(query, event).astype(np.float64))[0]
-        noise = SAMPLERS[event.sampler](event.sigmas, stream)[0]
+        noise = SAMPLERS[event.sampler](event.scales, stream)[0]
         return int(np.rint(exact)) + int(noise)
 
     def threshold(self, event: ThresholdRelease, stream: KeyStream) -> list[bytes]:
@@ -288,17 +289,17 @@ class Curator:
         Spends `event`, which is recorded first, and covers just the releases that it lists.
         """
         self._check_no_group()
-        stream = self._charge(event)
+        stream = self._charge_event(event)
         self._group = _Group(event, self._fresh_sample(event.sampling_rate, stream))
         try:
             yield
         finally:
             self._group = None
 
-    def _charge(self, event: Event) -> KeyStream:
+    def _charge_event(self, event: Event) -> KeyStream:
         """Record an event, and return the randomness of its release."""
         check_noisy(event)
-        if self._payments:
+        if self._payments.are_open:
             raise ValueError("rows have budgets: only Gaussian releases charge them")
         if self._group is not None:
             self._group.take(event)
@@ -313,9 +314,9 @@ class Curator:
 
     def _check_terms(self, query: LinearSums | GramSums) -> None:
         """Refuse a query about other vectors than those of the rows."""
-        if self._linear is None:
+        if self._terms is None:
             raise ValueError("a linear release needs SetTerms first")
-        own = (self._linear.n_coordinates, len(self._linear.features))
+        own = (self._terms.n_coordinates, len(self._terms.features))
         if (query.n_coordinates, query.n_terms) != own:
             raise ValueError("the query has other coordinates than the rows' vectors")
 
@@ -351,10 +352,10 @@ class Curator:
 
     def _draw(self, event: NoisySums, scales: np.ndarray, stream: KeyStream) -> np.ndarray:
         """Draw this curator's part of an event's noise."""
-        if self._part != 1:
+        if self._noise_part != 1:
             if not isinstance(event, GaussianRelease):
                 raise ValueError("only Gaussian noise is drawn in parts")
-            scales = scales * self._part
+            scales = scales * self._noise_part
         return SAMPLERS[event.sampler](scales, stream)
 
 
@@ -393,7 +394,7 @@ def noisy_threshold(
     steps + σ · Φ⁻¹(1 − δ_t/(cells · rows)).
     """
     ledger.charge(event)
-    sigma = float(event.sigmas[0])
+    sigma = float(event.scales[0])
     probability = event.delta_of_threshold / (event.cells * event.rows) * (1 - 1e-6)
     # Rounded up and one step more: the discrete tail is then below the continuous one.
     threshold = event.steps + math.ceil(-sigma * float(ndtri(probability))) + 1

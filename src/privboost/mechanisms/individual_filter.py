@@ -72,7 +72,8 @@ class Payments:
         self._prices: dict[tuple[GaussianRelease, tuple[str, ...]], int] = {}
         self._next_price = 0
 
-    def __bool__(self) -> bool:
+    @property
+    def are_open(self) -> bool:
         """Whether individual budgets are open."""
         return bool(self._budgets)
 
@@ -110,7 +111,7 @@ class Payments:
             self._backend.apply(update)
         self._budgets.extend(budgets)
 
-    def charge(self, query: SumQuery, event: GaussianRelease) -> None:
+    def charge_rows(self, query: SumQuery, event: GaussianRelease) -> None:
         """Charge each row that can afford it for its own contribution to one release."""
         if self._loss is None:
             raise ValueError("a filtered release needs a Start first")

@@ -41,7 +41,9 @@ class PublicCurator(Curator):
         super().__init__(backend, empty_ledger(accountant), stream, contribution)
 
     def sums(self, query: SumQuery, event: Event) -> np.ndarray:
-        return self._backend.sum(self._sampled(query, event.sampling_rate, self._charge(event)))
+        return self._backend.sum(
+            self._sampled(query, event.sampling_rate, self._charge_event(event))
+        )
 
     def exchange(self, reserved: Event, releases: Sequence[Planned]) -> None:
         """Accept exact releases as a replacement: nothing is reserved, since nothing is paid."""
@@ -71,10 +73,10 @@ class PublicCurator(Curator):
 
     def _linear_sum(self, query: LinearSums | GramSums, event: Event) -> np.ndarray:
         self._check_terms(query)
-        self._charge(event)
+        self._charge_event(event)
         return self._backend.sum(query)
 
-    def _charge(self, event: Event) -> KeyStream:
+    def _charge_event(self, event: Event) -> KeyStream:
         """Accept an exact event, which costs nothing; refuse a private one."""
         _check_exact(event)
         if self._group is not None:

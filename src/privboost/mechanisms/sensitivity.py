@@ -70,8 +70,10 @@ def lambda_steps(reg_lambda: float) -> int:
     return math.ceil(reg_lambda * CLIP_STEPS)
 
 
-def row_steps(added: int) -> int:
+def mean_steps_of_row(added: int) -> int:
     """Return the most by which one row moves a mean, rounded down, in steps: ⌈1/(1 + λ)⌉.
+
+    `added` is λ, in steps of counts.
 
     With C steps a row and λ = L steps, a row of gradient g changes G/(N + L), |G| ≤ N = nC, by
     |g(N + L) − GC|/((N + L)(N + C + L)) ≤ C(2N + L)/((N + L)(N + C + L)), which is at most
@@ -98,7 +100,7 @@ def means_bound(query: TreeSums, added: int, contribution: Contribution) -> Boun
     if query.statistics != GRADIENT_COUNT or added < 1:
         raise ValueError("means are of gradients over counts, with some lambda")
     own = query.bound(contribution)
-    steps = row_steps(added) * contribution.rows
+    steps = mean_steps_of_row(added) * contribution.rows
     return replace(own, steps=steps, statistics=1, coordinates=own.cells)
 
 

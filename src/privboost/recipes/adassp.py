@@ -43,22 +43,15 @@ from privboost.recipes.common.parameters import (
     share,
     size,
 )
-from privboost.recipes.common.plan import (
-    PUBLIC_CLASS_WEIGHTS,
-    Budget,
-    Draft,
-    Plan,
-    Shared,
-    Task,
-    at_most_rows,
-)
+from privboost.recipes.common.plan import Budget, Plan, PlanBasis, ReleaseShare, Task
 from privboost.recipes.common.probability_calibration import (
     ScoreCells,
     check_calibration,
     counts_release,
     release_line,
 )
-from privboost.recipes.common.start import plan_target_range
+from privboost.recipes.common.target_range import plan_target_range
+from privboost.reports.report import PUBLIC_CLASS_WEIGHTS, at_most_rows
 from privboost.trees.tree import stump
 
 COUNT_SHARE = 0.02
@@ -250,7 +243,7 @@ class AdaSSPPlan(Plan):
     gradients: VectorRelease
     least: VectorRelease | None
     counts: GaussianRelease | None
-    scores: GaussianRelease | None
+    calibration_release: GaussianRelease | None
 
     @property
     def loss(self) -> Loss:
@@ -276,9 +269,11 @@ class AdaSSPPlan(Plan):
 def plan_adassp(
     given: Mapping[str, Any], encoder: Encoder, weight_bound: float | None, budget: Budget
 ) -> AdaSSPPlan:
-    """Plan a run of a boosted linear model, and calibrate its noise; see `sbdt.plan_sbdt`.
+    """Return the plan of a run of a boosted linear model.
 
-    `given["class_weight"]` has the weights in the model's order.
+    It has shares of μ² for the target clipping range, the matrix, the gradients of all rounds, the
+    smallest eigenvalue, the counts of classes and the calibration, with noise that costs the
+    budget. `given` has the estimator's parameters; `given["class_weight"]` is in the model's order.
     """
     # The loss decides the learning rate, and whether scores are counted.
     loss = check_choice("loss", given.get("loss", "squared"), losses_of("classes"))
@@ -296,8 +291,8 @@ def plan_adassp(
         settings.intercept,
         settings.norm_bound,
     )
-    draft = Draft(encoder, weight_bound, budget, given["accountant"])
-    if settings.class_weight is not None and draft.task.n_outputs > 1:
+    basis = PlanBasis(encoder, weight_bound, budget, given["accountant"])
+    if settings.class_weight is not None and basis.task.n_outputs > 1:
         raise ValueError(TWO_CLASSES)
     check_calibration(settings.calibration_share, target, settings.loss)
     if settings.calibration_share > 0 and settings.class_weight is not None:
@@ -306,21 +301,23 @@ def plan_adassp(
         )
     if settings.calibration_share > 0 and not coordinates.has_intercept:
         raise ValueError("calibration_share needs an intercept, which takes the shift")
-    stages = settings.n_estimators * draft.task.n_outputs * coordinates.terms.n_coordinates
+    stages = settings.n_estimators * basis.task.n_outputs * coordinates.terms.n_coordinates
     if settings.keep_stages and stages > _MOST_STAGES:
         raise ValueError("keep_stages: the stages would be too large; lower n_estimators")
-    made = draft.share(_wanted(draft, settings, coordinates))
-    fields = made.fields_with("gram", "gradients", "least", "counts", "scores")
+    made = basis.calibrate_by_shares(_wanted(basis, settings, coordinates))
+    fields = made.fields_with("gram", "gradients", "least", "counts", "calibration_release")
     return AdaSSPPlan(**fields, settings=settings, design=coordinates)
 
 
-def _wanted(draft: Draft, settings: AdaSSPParameters, coordinates: Design) -> list[Shared]:
+def _wanted(
+    basis: PlanBasis, settings: AdaSSPParameters, coordinates: Design
+) -> list[ReleaseShare]:
     """List the releases, each with its share of μ²."""
     products = GramSums.of(coordinates.terms, np.full(2, VECTOR_STEPS))
     bounds = {
-        "gram": products.bound(draft.contribution),
-        "gradients": LinearSums.of(coordinates.terms).bound(draft.contribution),
-        "least": eigenvalue_bound(products, draft.contribution),
+        "gram": products.bound(basis.contribution),
+        "gradients": LinearSums.of(coordinates.terms).bound(basis.contribution),
+        "least": eigenvalue_bound(products, basis.contribution),
     }
     moved = {name: asdict(bound) | {"shares": (1.0,)} for name, bound in bounds.items()}
     for fields in moved.values():
@@ -328,28 +325,32 @@ def _wanted(draft: Draft, settings: AdaSSPParameters, coordinates: Design) -> li
     gram = GramRelease("products of all pairs of coordinates", 1.0, **moved["gram"])
     gradients = VectorRelease("gradients times coordinates", 1.0, **moved["gradients"])
     least = VectorRelease("the smallest eigenvalue", 1.0, **moved["least"])
-    counts = GaussianRelease("rows of each class", 1.0, cells=1, shares=(0.5, 0.5), **draft.bound)
+    counts = GaussianRelease("rows of each class", 1.0, cells=1, shares=(0.5, 0.5), **basis.bound)
     matrix_share, rounds_share, least_share = (part**2 for part in settings.ratio)
-    rounds = settings.n_estimators * draft.task.n_outputs
+    rounds = settings.n_estimators * basis.task.n_outputs
     total = matrix_share + rounds_share + least_share
     count_share = (
         total * COUNT_SHARE / (1 - COUNT_SHARE) if settings.class_weight == "balanced" else 0.0
     )
     last = settings.calibration_share
-    scores = Planned(counts_release(GaussianRelease, draft.bound), draft.task.n_outputs)
-    span = settings.span_share
+    scores = Planned(counts_release(GaussianRelease, basis.bound), basis.task.n_outputs)
+    range_share = settings.span_share
     return [
-        ("span", plan_target_range(draft, span, GaussianRelease), total * span / (1 - span)),
+        (
+            "range_release",
+            plan_target_range(basis, range_share, GaussianRelease),
+            total * range_share / (1 - range_share),
+        ),
         ("gram", Planned(gram, 1), matrix_share),
         ("gradients", Planned(gradients, rounds), rounds_share),
         ("least", Planned(least, 1), least_share),
         ("counts", Planned(counts, 1), count_share),
-        ("scores", scores, (total + count_share) * last / (1 - last)),
+        ("calibration_release", scores, (total + count_share) * last / (1 - last)),
     ]
 
 
 def boost_adassp(curator: Curator, plan: AdaSSPPlan, track: Track = iter) -> LinearScores:
-    """Train a linear model; see `sbdt.boost_sbdt`.
+    """Return a linear model trained on the rows; `track` follows the rounds.
 
     Privacy
     -------
@@ -412,19 +413,21 @@ def _released_lines(
     """
     lines = np.tile([1.0, 0.0], (plan.task.n_outputs, 1))
     errors = np.zeros(plan.task.n_outputs)
-    if plan.scores is None:
+    if plan.calibration_release is None:
         return lines, errors
     curator.publish(UseLoss(plan.task.table(1.0, 1.0)))
     cells = ScoreCells.around(np.zeros(0))
     for output, own in enumerate(theta):
         curator.publish(SetLinearScores(_on_the_grid(own), output))
-        lines[output], errors[output] = release_line(curator, plan, plan.scores, output, cells)
+        lines[output], errors[output] = release_line(
+            curator, plan, plan.calibration_release, output, cells
+        )
     return lines, errors
 
 
 def _on_lines(theta: np.ndarray, lines: np.ndarray, plan: AdaSSPPlan) -> np.ndarray:
     """Apply each output's slope and shift; return coefficients on the grid."""
-    if plan.scores is None:
+    if plan.calibration_release is None:
         return _on_the_grid(theta)
     moved = theta * lines[:, :1]
     moved[:, 0] += lines[:, 1] / plan.design.constant
@@ -470,7 +473,7 @@ def _released_shape(curator: Curator, plan: AdaSSPPlan, weights: tuple[float, fl
     size = 1 / VECTOR_STEPS**2
     gram = curator.gram(query, plan.gram) * size
     values, vectors = np.linalg.eigh(gram)
-    edge = plan.gram.sigmas[0] * size * np.sqrt(2 * len(values))
+    edge = plan.gram.scales[0] * size * np.sqrt(2 * len(values))
     least = None
     if plan.least is not None:
         least = curator.least_eigenvalue(query, plan.least) * size
@@ -499,9 +502,9 @@ def _ridge(plan: AdaSSPPlan, smallest: float, edge: float, least: float | None) 
         assert plan.least is not None
         assert least is not None
         size, dimension = 1 / VECTOR_STEPS**2, plan.design.terms.n_coordinates
-        width = math.sqrt(math.log(6 / plan.budget.delta)) * plan.least.sigmas[0] * size
+        width = math.sqrt(math.log(6 / plan.budget.delta)) * plan.least.scales[0] * size
         reach = math.sqrt(dimension * math.log(2 * dimension**2 / _FAILURE))
-        return float(max(reach * plan.gram.sigmas[0] * size - max(least - width, 0.0), 0.0))
+        return float(max(reach * plan.gram.scales[0] * size - max(least - width, 0.0), 0.0))
     if least is None:
         least = smallest
     # The released eigenvalue is that of the exact matrix, whose spectrum noise widens.
@@ -516,7 +519,7 @@ def _moments(plan: AdaSSPPlan, gram: np.ndarray) -> tuple[np.ndarray | None, np.
     if not plan.design.has_intercept:
         return None, None
     one = plan.design.constant
-    noise = float(plan.gram.sigmas[0]) / VECTOR_STEPS**2
+    noise = float(plan.gram.scales[0]) / VECTOR_STEPS**2
     rows = pool_counts([gram[0, 0] / one**2], noise / one**2)
     return np.stack([gram[0] / one, np.diag(gram)]) / max(rows[0], 1.0), rows
 
@@ -534,7 +537,7 @@ def _coefficient_noise(plan: AdaSSPPlan, shape: _Shape) -> np.ndarray:
     left = np.maximum(1 - settings.learning_rate * curvature * signal, 0.0)
     last, with_sum, sum_ = np.zeros((3, len(left)))
     for round_ in range(settings.n_estimators):
-        sigma = plan.gradients.sigmas[0] * settings.clip(round_) / (FACTOR_STEPS * VECTOR_STEPS)
+        sigma = plan.gradients.scales[0] * settings.clip(round_) / (FACTOR_STEPS * VECTOR_STEPS)
         last = left**2 * last + (settings.learning_rate * sigma / shape.lifted) ** 2
         with_sum = left * with_sum
         if round_ >= first:

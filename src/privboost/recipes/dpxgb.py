@@ -35,6 +35,7 @@ from privboost.recipes.common.candidates import (
     of_each,
     splits_of,
 )
+from privboost.recipes.common.initial_score import initial_release
 from privboost.recipes.common.newton import NewtonPlan, NewtonStep
 from privboost.recipes.common.parameters import (
     SPAN_SHARE,
@@ -46,13 +47,14 @@ from privboost.recipes.common.parameters import (
     parameter,
     share,
 )
-from privboost.recipes.common.plan import Budget, Draft, Shared, Task, at_most_rows
+from privboost.recipes.common.plan import Budget, PlanBasis, ReleaseShare, Task
 from privboost.recipes.common.probability_calibration import (
     calibrate_scores,
     check_calibration,
     counts_release,
 )
-from privboost.recipes.common.start import initial_release, plan_target_range
+from privboost.recipes.common.target_range import plan_target_range
+from privboost.reports.report import at_most_rows
 from privboost.trees.tree import stump
 
 _NOISE_LAMBDA = {"classes": 0.5, "number": 6.0}
@@ -180,7 +182,12 @@ class DPXGBPlan(NewtonPlan):
 def plan_dpxgb(
     given: Mapping[str, Any], encoder: Encoder, weight_bound: float | None, budget: Budget
 ) -> DPXGBPlan:
-    """Plan a run with greedy trees, and calibrate its noise; see `sbdt.plan_sbdt`."""
+    """Return the plan of a run with greedy trees under (ε, δ).
+
+    It has shares of μ² for the target clipping range, the initial score, the sketch of split
+    candidates, the choice of splits, the leaves and the calibration, with noise that costs the
+    budget. `given` has the estimator's parameters.
+    """
     target = Task.of(encoder.domain.target).target
     settings = DPXGBParameters.read(given, target)
     if settings.leaf_clip is None:
@@ -190,41 +197,41 @@ def plan_dpxgb(
     check_candidates(settings.n_candidates, encoder, settings.sketch_bins)
     newton.check_scores(settings.n_estimators * step.leaf_clip * step.learning_rate)
     check_histograms(encoder, settings.n_candidates, settings.levels)
-    draft = Draft(encoder, weight_bound, budget, given["accountant"])
-    check_calibration(settings.calibration_share, target, draft.task.loss)
-    made = draft.share(_wanted(draft, step, settings))
+    basis = PlanBasis(encoder, weight_bound, budget, given["accountant"])
+    check_calibration(settings.calibration_share, target, basis.task.loss)
+    made = basis.calibrate_by_shares(_wanted(basis, step, settings))
     follows = _NOISE_LAMBDA[target] if settings.reg_lambda is None else None
     return DPXGBPlan(
-        **made.fields_with("init", "selection", "leaf", "sketch", "scores"),
-        step=step.with_noise_lambda(follows, made["leaf"].sigmas[1], weight_bound),
+        **made.fields_with("init_release", "selection", "leaf", "sketch", "calibration_release"),
+        step=step.with_noise_lambda(follows, made["leaf"].scales[1], weight_bound),
         settings=settings,
     )
 
 
-def _wanted(draft: Draft, step: NewtonStep, settings: DPXGBParameters) -> list[Shared]:
+def _wanted(basis: PlanBasis, step: NewtonStep, settings: DPXGBParameters) -> list[ReleaseShare]:
     """List the releases with their shares; where there is no sketch, the others have its share."""
-    outputs, bound = draft.task.n_outputs, draft.bound
+    outputs, bound = basis.task.n_outputs, basis.bound
     trees = settings.n_estimators * outputs
     choice = Selection("the splits of all nodes of a level", 1.0)
     leaf = GaussianRelease(
         "gradients and Hessians by leaf of a tree", 1.0, cells=1, shares=step.shares, **bound
     )
-    parts: list[Shared] = [
+    parts: list[ReleaseShare] = [
         ("selection", Planned(choice, trees * settings.levels), settings.shares[1]),
         ("leaf", Planned(leaf, trees), settings.shares[2]),
     ]
-    if settings.refinements and draft.n_numbers:
-        sketch = GaussianRelease(newton.SPANS, 1.0, cells=draft.n_numbers, shares=(1.0,), **bound)
+    if settings.refinements and basis.n_numbers:
+        sketch = GaussianRelease(newton.SPANS, 1.0, cells=basis.n_numbers, shares=(1.0,), **bound)
         parts.insert(0, ("sketch", Planned(sketch, settings.refinements), settings.shares[0]))
-    total, span = sum(share for _, _, share in parts), settings.span_share
-    rest = 1 - settings.init_share - settings.calibration_share - span
+    total, range_share = sum(share for _, _, share in parts), settings.span_share
+    rest = 1 - settings.init_share - settings.calibration_share - range_share
     init = Planned(initial_release(GaussianRelease, 1.0, bound), outputs)
     scores = Planned(counts_release(GaussianRelease, bound), outputs)
     return [
-        ("span", plan_target_range(draft, span, GaussianRelease), span),
-        ("init", init, settings.init_share),
+        ("range_release", plan_target_range(basis, range_share, GaussianRelease), range_share),
+        ("init_release", init, settings.init_share),
         *((name, planned, rest * share / total) for name, planned, share in parts),
-        ("scores", scores, settings.calibration_share),
+        ("calibration_release", scores, settings.calibration_share),
     ]
 
 
@@ -238,7 +245,7 @@ def boost_dpxgb(
     Spends `plan.releases`: the initial score, those of `add_trees`, and the counts by score.
     """
     model = add_trees(curator, plan, generator, newton.start_boosting(curator, plan), track)
-    return calibrate_scores(curator, plan, plan.scores, model)
+    return calibrate_scores(curator, plan, plan.calibration_release, model)
 
 
 def add_trees(
@@ -278,7 +285,7 @@ def add_trees(
             values.append(steps)
             hessians.append(sums[:, 1])
     released = np.stack(hessians)
-    noise = plan.step.noise(released, float(plan.leaf.sigmas[0]), plan.weight_bound)
+    noise = plan.step.noise(released, float(plan.leaf.scales[0]), plan.weight_bound)
     mass = of_each(newton.noisy_mass(released, plan.weight_bound), outputs)
     leaves = list(of_each(np.stack(values), outputs))
     forest = Forest.of(trees, leaves, mass, of_each(noise, outputs))

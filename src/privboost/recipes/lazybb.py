@@ -51,7 +51,7 @@ from privboost.recipes.common.parameters import (
     share,
     size,
 )
-from privboost.recipes.common.plan import Budget, Draft, Plan, PublicRows, Shared, Task
+from privboost.recipes.common.plan import Budget, Plan, PlanBasis, PublicRows, ReleaseShare, Task
 from privboost.recipes.common.probability_calibration import calibrate_votes, counts_release
 from privboost.trees.splits import Splits, join_splits
 from privboost.trees.tree import Tree, stump
@@ -223,7 +223,7 @@ class LazyBBPlan(Plan):
     settings: LazyBBParameters
     choice: Selection
     labels: Selection | None
-    scores: NoisySums | None
+    calibration_release: NoisySums | None
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -248,12 +248,14 @@ class LazyBBPlan(Plan):
 def plan_lazybb(
     given: Mapping[str, Any], encoder: Encoder, budget: Budget, n_rows: int | None = None
 ) -> LazyBBPlan:
-    """Plan a run of smooth boosting, and calibrate its selections.
+    """Return the plan of a run of smooth boosting.
 
-    `n_rows` is the public number of rows, where defaults follow it.
+    It has shares for the selections of all votes and for the calibration, with noise that costs the
+    budget. `given` has the estimator's parameters, and `n_rows` is the public number of rows, where
+    defaults follow it.
     """
-    draft = Draft(encoder, None, budget, given["accountant"])
-    if draft.contribution.rows > 1:
+    basis = PlanBasis(encoder, None, budget, given["accountant"])
+    if basis.contribution.rows > 1:
         raise ValueError(
             "units of several rows: smooth boosting protects the replacement of one row; give the "
             "domain a unit with max_rows 1, or none"
@@ -266,8 +268,10 @@ def plan_lazybb(
         raise ValueError(
             "the counts of a round would be too large: lower n_estimators, n_splits or n_candidates"
         )
-    made = draft.scale(_wanted(draft, settings))
-    return LazyBBPlan(**made.fields_with("choice", "labels", "scores"), settings=settings)
+    made = basis.calibrate(_wanted(basis, settings))
+    return LazyBBPlan(
+        **made.fields_with("choice", "labels", "calibration_release"), settings=settings
+    )
 
 
 def _read(
@@ -292,13 +296,13 @@ def _read(
     return LazyBBParameters.read(given, "classes", **defaults)
 
 
-def _wanted(draft: Draft, settings: LazyBBParameters) -> list[tuple[str, Planned]]:
+def _wanted(basis: PlanBasis, settings: LazyBBParameters) -> list[tuple[str, Planned]]:
     """List all releases in order: the selections of votes, then counts of rows by votes."""
-    outputs, share = draft.task.n_outputs, settings.calibration_share
+    outputs, share = basis.task.n_outputs, settings.calibration_share
     votes = settings.n_estimators * outputs
     if settings.learner == "rule":
         rule = Selection("a rule: a feature, its values, and a class", 1.0, relation=_REPLACED)
-        choices: list[Shared] = [("choice", Planned(rule, votes), 1.0)]
+        choices: list[ReleaseShare] = [("choice", Planned(rule, votes), 1.0)]
     else:
         what, part = "a split of a tree: a leaf, a feature, its values", settings.label_share
         split = Selection(what, 1.0, relation=_REPLACED)
@@ -307,24 +311,27 @@ def _wanted(draft: Draft, settings: LazyBBParameters) -> list[tuple[str, Planned
             ("choice", Planned(split, settings.n_splits), 1 - part),
             ("labels", Planned(label, 1), part),
         ] * votes
-    named = draft.accountant if isinstance(draft.accountant, str) else ""  # it is judged later
-    pure = draft.budget.delta == 0 or named in _OF_PURE
+    named = basis.accountant if isinstance(basis.accountant, str) else ""  # it is judged later
+    pure = basis.budget.delta == 0 or named in _OF_PURE
     if share > 0 and not pure:
-        counts = counts_release(GaussianRelease, draft.bound, relation=_REPLACED)
+        counts = counts_release(GaussianRelease, basis.bound, relation=_REPLACED)
         whole = sum(weight for _, _, weight in choices)
-        choices = [*choices, ("scores", Planned(counts, outputs), whole * share / (1 - share))]
+        choices = [
+            *choices,
+            ("calibration_release", Planned(counts, outputs), whole * share / (1 - share)),
+        ]
     names = [name for name, _, _ in choices]
     noisy = by_shares([(planned, weight) for _, planned, weight in choices])
     if share > 0 and pure:
         epsilon = sum(planned.count / planned.event.noise for planned in noisy)
         noise = outputs * (1 - share) / (share * epsilon)
-        counts = counts_release(LaplaceRelease, draft.bound, noise, _REPLACED)
-        names, noisy = [*names, "scores"], (*noisy, Planned(counts, outputs))
+        counts = counts_release(LaplaceRelease, basis.bound, noise, _REPLACED)
+        names, noisy = [*names, "calibration_release"], (*noisy, Planned(counts, outputs))
     return list(zip(names, noisy, strict=True))
 
 
 def boost_lazybb(curator: Curator, plan: LazyBBPlan, track: Track = iter) -> VoteScores:
-    """Train a majority vote; see `sbdt.boost_sbdt`.
+    """Return a majority vote trained on the rows; `track` follows the rounds.
 
     Privacy
     -------
@@ -343,7 +350,9 @@ def boost_lazybb(curator: Curator, plan: LazyBBPlan, track: Track = iter) -> Vot
             tree, votes = vote(curator, plan, splits, round_, output)
             curator.publish(AddTreeValues((tree,), votes[None], output))
             model = model.with_voter(tree, votes, output)
-    return model if plan.scores is None else calibrate_votes(curator, plan, plan.scores, model)
+    if plan.calibration_release is None:
+        return model
+    return calibrate_votes(curator, plan, plan.calibration_release, model)
 
 
 def literals_of(encoder: Encoder, n_candidates: int, kind: str) -> Splits:

@@ -33,6 +33,12 @@ from privboost.models.forest import Forest
 from privboost.models.interactions import InteractionScores, PairValues
 from privboost.models.trees import TreeScores
 from privboost.recipes.common.feature_posteriors import BINS, FINE_BINS, FeaturePosteriors
+from privboost.recipes.common.initial_score import (
+    count_rows,
+    initial_release,
+    publish_initial_scores,
+    release_initial_scores,
+)
 from privboost.recipes.common.interactions import Interactions
 from privboost.recipes.common.noise_replay import NoiseReplay
 from privboost.recipes.common.parameters import (
@@ -45,20 +51,14 @@ from privboost.recipes.common.parameters import (
     share,
     size,
 )
-from privboost.recipes.common.plan import Budget, Draft, Plan, PublicRows, Task, check_grid
+from privboost.recipes.common.plan import Budget, Plan, PlanBasis, PublicRows, Task, check_grid
 from privboost.recipes.common.posterior import Noise, largest_value
 from privboost.recipes.common.probability_calibration import (
     calibrate_scores,
     check_calibration,
     counts_release,
 )
-from privboost.recipes.common.start import (
-    count_rows,
-    initial_release,
-    plan_target_range,
-    publish_start,
-    release_start,
-)
+from privboost.recipes.common.target_range import plan_target_range
 from privboost.trees.cell_map import CellMap
 
 SWEEPS, PURE_SWEEPS = 12, 3
@@ -78,28 +78,40 @@ rounds. Other effects move in between, and where noise is too small to hide that
 _FINE = 4.0
 """Cells for each bin from which numbers have finer bins."""
 
-_ALL = "reserve for all questions, divided once rows are counted"
+_RESERVED_WHAT = "reserve for all questions, divided once rows are counted"
 """Description of the reserved release; the releases that replace it have their own."""
 
 _TYPICAL = {"classes": 0.5, "number": 0.15}
-"""Size of an effect that a measurement should detect, by target."""
+"""θ₀: size of an effect that a measurement should detect, by target."""
 
 _SPREAD = {"classes": 1.0, "number": 0.05}
-"""Variance of gradients, for a sum of Hessians of 1."""
+"""φ: variance of gradients, for a sum of Hessians of 1."""
 
 _CLEAR = 4.0
-"""Size of a typical effect in a cell, in standard deviations of the noise."""
+"""κ: size of a typical effect in a cell, in standard deviations of the noise."""
 
-_CLIP, _STRENGTH, _GROWTH = 0.3, 50.0, 0.2
-"""Clip of gradients at a strength of a feature, and the exponent of its growth."""
+_CLIP = 0.3
+"""Clip of gradients: of a number, and of classes where features have the strength `_STRENGTH`."""
 
-_NARROWEST, _WIDEST = 0.25, 1.0
-"""Limits of that clip."""
+_STRENGTH = 50.0
+"""Rows for each feature, in standard deviations of the noise of all rounds together."""
 
-_LEAST_HESSIAN, _MOST_HESSIAN = 0.1, 0.25
-"""Limits of the clip of a class' Hessians; the latter is the largest Hessian."""
+_GROWTH = 0.2
+"""Exponent with which the clip of classes grows with the strength."""
 
-MOST_CODES = 512
+_NARROWEST = 0.25
+"""Smallest clip of a class' gradients."""
+
+_WIDEST = 1.0
+"""Largest clip of a class' gradients, which no gradient exceeds."""
+
+_LEAST_HESSIAN = 0.1
+"""Smallest clip of a class' Hessians."""
+
+_MOST_HESSIAN = 0.25
+"""Largest clip of a class' Hessians, which no Hessian exceeds."""
+
+MOST_INTERACTING_CODES = 512
 """Most codes of a feature in interactions: a tree keeps them all at every node."""
 
 MOST_LEAVES = 256
@@ -206,23 +218,37 @@ def _describe(single: int = 0, joint: int = 0) -> str:
 
 
 @dataclass(frozen=True)
-class Rule:
+class InteractionRule:
     """Division of measurements between single features and interactions.
 
-    It reads public facts and released values alone, and is part of the plan's digest.
+    It reads public facts and released values alone, and is part of the plan's digest (with the
+    names of its fields). Parts are of the reserved budget (on μ²); cells are those that a joint
+    query could have: see `PrivBoostPlan._cells`.
+
+    Attributes
+    ----------
+    tried : int
+        Joint measurements, for half of the budget, with which the cells are estimated.
+    fewest : float
+        Cells at and below which there are no interactions.
+    steep : float
+        Part of the budget for each doubling of the cells beyond `fewest`.
+    most_part : float
+        Largest part of the budget.
+    count : float
+        Joint measurements for a part of 1, while there are few cells.
+    many : float
+        Cells beyond which the number of measurements grows with the root of the cells.
+    most_count : int
+        Most joint measurements.
     """
 
     tried: int = 100
-    """Joint measurements, for half of the budget, at which their cells are estimated."""
     fewest: float = 1.4
-    """Fewest cells with which there are interactions."""
     steep: float = 0.25
-    """Part of the budget for each doubling of cells."""
     most_part: float = 0.7
     count: float = 400.0
-    """Joint measurements for a part of 1."""
     many: float = 60.0
-    """Cells beyond which their number grows with the root of cells."""
     most_count: int = 1500
 
     def divide(self, cells: float) -> tuple[float, int]:
@@ -260,18 +286,31 @@ class Measurements:
 class PrivBoostPlan(Plan):
     """Plan of PrivBoost.
 
-    The number and kind of measurements are decided once the number of rows is released (`init`): a
-    fixed sum of μ² is reserved for them, and exchanged for releases that follow from released
-    values. With pure ε, `reserve` is one round.
+    The number and kind of measurements are decided once the number of rows is released: a fixed sum
+    of μ² is reserved for them, and exchanged for releases that follow from released values. With
+    pure ε both are fixed beforehand, and nothing is exchanged.
+
+    Attributes
+    ----------
+    settings : PrivBoostParameters
+        Parameters of the recipe.
+    init_release : NoisySums
+        Labels and their count, for the initial score of one output.
+    reserved_release : GaussianRelease or LaplaceRelease
+        Stands for all measurements; with pure ε it is one round of them.
+    calibration_release : NoisySums or None
+        Counts by score and class of one output.
+    rule : InteractionRule
+        Division of measurements between single features and interactions.
     """
 
     _hashed: ClassVar[tuple[str, ...]] = ("task", "settings", "contribution", "budget", "rule")
 
     settings: PrivBoostParameters
-    init: NoisySums
-    reserve: GaussianRelease
-    scores: NoisySums | None
-    rule: Rule = field(default_factory=Rule)
+    init_release: NoisySums
+    reserved_release: GaussianRelease
+    calibration_release: NoisySums | None
+    rule: InteractionRule = field(default_factory=InteractionRule)
 
     @property
     def pure(self) -> bool:
@@ -303,7 +342,7 @@ class PrivBoostPlan(Plan):
         if self.task.target == "number":
             return _CLIP
         # The noise in the mean of one output's measurements, times the root of their number.
-        noise = float(self.reserve.deviations[0])
+        noise = float(self.reserved_release.deviations[0])
         if self.pure:
             noise /= math.sqrt(math.prod(self.settings.single_rounds(self.n_features)))
         else:
@@ -348,9 +387,9 @@ class PrivBoostPlan(Plan):
 
         return respond
 
-    def start_noise(self, start: int, count: int) -> float:
+    def initial_score_noise(self, start: int, count: int) -> float:
         """Return the standard deviation of the initial score."""
-        mean = float(self.init.deviations[0]) / max(count, self.contribution.row_steps)
+        mean = float(self.init_release.deviations[0]) / max(count, self.contribution.row_steps)
         if self.task.target == "number":
             return mean
         rate = 1 / (1 + math.exp(-start / SCORE_STEPS))
@@ -363,29 +402,30 @@ class PrivBoostPlan(Plan):
         """
         if self.pure:
             rounds, queries = self.settings.single_rounds(self.n_features)
-            return Measurements(self.reserve, None, rounds, 0, queries, 1)
-        tried = self.reserve.scaled(math.sqrt(2 * self.task.n_outputs * self.rule.tried))
+            return Measurements(self.reserved_release, None, rounds, 0, queries, 1)
+        tried = self.reserved_release.scaled(math.sqrt(2 * self.task.n_outputs * self.rule.tried))
         cells = self._cells(tried, self.rule.tried, weight, clip)
         part, joint = self.rule.divide(cells)
-        return self._divided(part, joint) if self._joins and joint else self._divided(0.0, 0)
+        return self._divided(part, joint) if self._may_interact and joint else self._divided(0.0, 0)
 
     @property
-    def _joins(self) -> bool:
+    def _may_interact(self) -> bool:
         """Whether there may be joint measurements."""
         return self.settings.interactions and sum(self.free) > 1
 
     def _divided(self, part: float, joint: int) -> Measurements:
         """Return measurements of which so many are joint, and cost a part of the reserve."""
-        outputs, others = self.task.n_outputs, min(self.settings.at_once, max(joint, 1))
+        outputs = self.task.n_outputs
+        joint_queries = min(self.settings.at_once, max(joint, 1))
         n_single, features = self.settings.single_rounds(self.n_features)
-        n_joint = -(-joint // others)
+        n_joint = -(-joint // joint_queries)
         single = self._release(_describe(features), features, outputs * n_single / (1 - part))
         jointly = (
-            self._release(_describe(joint=others), others, outputs * n_joint / part)
+            self._release(_describe(joint=joint_queries), joint_queries, outputs * n_joint / part)
             if joint
             else None
         )
-        return Measurements(single, jointly, n_single, n_joint, features, others)
+        return Measurements(single, jointly, n_single, n_joint, features, joint_queries)
 
     def check_measurements(self) -> None:
         """Refuse a plan whose measurements might exceed the grid, or the budget with its slack.
@@ -394,12 +434,14 @@ class PrivBoostPlan(Plan):
         """
         if self.pure or isinstance(self.budget, PublicRows):
             return
-        most = [(self.rule.most_part, self.rule.most_count)] if self._joins else []
-        others = [planned for planned in self.releases if planned.event is not self.reserve]
+        most = [(self.rule.most_part, self.rule.most_count)] if self._may_interact else []
+        other_releases = [
+            planned for planned in self.releases if planned.event is not self.reserved_release
+        ]
         for part, joint in [(0.0, 0), *most]:
             made = self._divided(part, joint).planned(self.task.n_outputs)
             check_grid(planned.event for planned in made)
-            together = [*self.budget.before, *others, *made]
+            together = [*self.budget.before, *other_releases, *made]
             if not self.accountant.cost(together, self.budget.delta) <= self.budget.epsilon:
                 raise ValueError(
                     "delta is too large for so small an epsilon: what the integer grid adds to the "
@@ -408,7 +450,9 @@ class PrivBoostPlan(Plan):
 
     def _release(self, what: str, queries: int, times: float) -> GaussianRelease:
         """Return the release of one of so many rounds that cost the reserve together."""
-        return replace(self.reserve.asking(queries).scaled(math.sqrt(times)), what=what)
+        return replace(
+            self.reserved_release.for_queries(queries).scaled(math.sqrt(times)), what=what
+        )
 
     def _cells(self, release: NoisySums, count: int, weight: float, clip: float) -> float:
         """Return the cells that each of so many queries should have to detect an effect.
@@ -419,25 +463,25 @@ class PrivBoostPlan(Plan):
         typical = weight * _TYPICAL[self.task.target] * (count / self.n_features) ** 0.25
         return float(typical / max(_CLEAR * noise, 1e-300))
 
-    def posteriors(self, plan: Measurements, weight: float, clip: float) -> FeaturePosteriors:
-        """Return the prior of one output's effects."""
-        queries = plan.single_queries
-        wanted = self._cells(plan.single, plan.n_single * queries, weight, clip)
+    def posteriors(self, measured: Measurements, weight: float, clip: float) -> FeaturePosteriors:
+        """Return the posteriors of one output's features, before any measurement."""
+        queries = measured.single_queries
+        wanted = self._cells(measured.single, measured.n_single * queries, weight, clip)
         bins, most = (FINE_BINS, FINE_BINS) if wanted > _FINE * BINS else (BINS, BINS // 2)
         cells = int(min(max(wanted, FEWEST_CELLS), most))
-        noise, scale = self.noise_of(plan.single, clip), self.step_values(clip)
+        noise, scale = self.noise_of(measured.single, clip), self.step_values(clip)
         return FeaturePosteriors(self.encoder, noise, cells, scale, self.slopes, bins, queries)
 
     def interactions(
-        self, plan: Measurements, posteriors: FeaturePosteriors, weight: float, clip: float
+        self, measured: Measurements, posteriors: FeaturePosteriors, weight: float, clip: float
     ) -> Interactions:
-        """Return the prior of one output's pairs and trees, given its features' posteriors."""
-        assert plan.joint is not None
-        queries = plan.joint_queries
-        count = plan.n_joint * queries
-        cells = self._cells(plan.joint, count, weight, clip)
+        """Return one output's pairs and trees, before any measurement, from its features'."""
+        assert measured.joint is not None
+        queries = measured.joint_queries
+        count = measured.n_joint * queries
+        cells = self._cells(measured.joint, count, weight, clip)
         leaves = int(min(max(cells, FEWEST_CELLS), MOST_LEAVES))
-        noise, scale = self.noise_of(plan.joint, clip), self.step_values(clip)
+        noise, scale = self.noise_of(measured.joint, clip), self.step_values(clip)
         most, order = largest_value(count), posteriors.quantiles()
         return Interactions(order, noise, leaves, count, scale, most, self.free, queries)
 
@@ -451,7 +495,7 @@ class PrivBoostPlan(Plan):
     def free(self) -> list[bool]:
         """Whether each feature may interact: a monotone one could lose its direction."""
         codes = self.encoder.layout.n_codes
-        few = [count <= MOST_CODES for count in codes]
+        few = [count <= MOST_INTERACTING_CODES for count in codes]
         return [slope == 0 and fits for slope, fits in zip(self.slopes, few, strict=True)]
 
     @property
@@ -468,7 +512,11 @@ class PrivBoostPlan(Plan):
 def plan_privboost(
     given: Mapping[str, Any], encoder: Encoder, weight_bound: float | None, budget: Budget
 ) -> PrivBoostPlan:
-    """Plan a run, and calibrate its noise; see `sbdt.plan_sbdt`."""
+    """Return the plan of a run of PrivBoost.
+
+    It has shares of μ² for the target clipping range, the initial score, the measurements and the
+    calibration, with noise that costs the budget. `given` has the estimator's parameters.
+    """
     pure = budget.delta == 0
     n_features = len(encoder.domain.features)
     sweeps = PURE_SWEEPS if pure else SWEEPS
@@ -479,27 +527,31 @@ def plan_privboost(
     settings = PrivBoostParameters.read(given, target, **defaults)
     if pure:
         settings = replace(settings, interactions=False)
-    draft = Draft(encoder, weight_bound, budget, given["accountant"])
-    outputs, last, span = draft.task.n_outputs, settings.calibration_share, settings.span_share
-    check_calibration(last, target, draft.task.loss)
+    basis = PlanBasis(encoder, weight_bound, budget, given["accountant"])
+    outputs, last = basis.task.n_outputs, settings.calibration_share
+    check_calibration(last, target, basis.task.loss)
     _check_slopes(settings.monotone, encoder, outputs)
-    shares = (1 - settings.hessian_share, settings.hessian_share)
+    shares, range_share = (1 - settings.hessian_share, settings.hessian_share), settings.span_share
+    rest = 1 - settings.init_share - last - range_share
     kind: type[NoisySums] = LaplaceRelease if pure else GaussianRelease
-    init, scores = initial_release(kind, 1.0, draft.bound), counts_release(kind, draft.bound)
-    reserve, times = kind(_ALL, 1.0, cells=1, shares=shares, **draft.bound), 1
+    init, scores = initial_release(kind, 1.0, basis.bound), counts_release(kind, basis.bound)
+    reserve, times = kind(_RESERVED_WHAT, 1.0, cells=1, shares=shares, **basis.bound), 1
     if pure:
         rounds, queries = settings.single_rounds(n_features)
-        reserve, times = reserve.asking(queries), outputs * rounds
+        reserve, times = reserve.for_queries(queries), outputs * rounds
         reserve = replace(reserve, what=_describe(queries))
-    made = draft.share(
+    made = basis.calibrate_by_shares(
         [
-            ("span", plan_target_range(draft, span, kind), span),
-            ("init", Planned(init, outputs), settings.init_share),
-            ("reserve", Planned(reserve, times), 1 - settings.init_share - last - span),
-            ("scores", Planned(scores, outputs), last),
+            ("range_release", plan_target_range(basis, range_share, kind), range_share),
+            ("init_release", Planned(init, outputs), settings.init_share),
+            ("reserved_release", Planned(reserve, times), rest),
+            ("calibration_release", Planned(scores, outputs), last),
         ]
     )
-    plan = PrivBoostPlan(**made.fields_with("init", "reserve", "scores"), settings=settings)
+    plan = PrivBoostPlan(
+        **made.fields_with("init_release", "reserved_release", "calibration_release"),
+        settings=settings,
+    )
     plan.check_measurements()
     return plan
 
@@ -528,7 +580,7 @@ def boost_privboost(
     generator: np.random.Generator,
     track: Track = iter,
 ) -> AdditiveScores | InteractionScores:
-    """Train a model of effects, pairs and trees: see `plan_privboost`.
+    """Return a model of effects, pairs and trees trained on the rows; `track` follows the rounds.
 
     `generator` is public randomness: where cells begin, which rare categories share one, pairs and
     trees.
@@ -541,14 +593,14 @@ def boost_privboost(
     follows from earlier measurements; a row lies in one cell of each query, whichever they are.
     """
     outputs = range(plan.task.n_outputs)
-    start, counts = release_start(curator, plan, plan.init)
+    start, counts = release_initial_scores(curator, plan, plan.init_release)
     rows = np.maximum(counts * plan.count_step, 1.0)
     clip = plan.clip_for(float(rows.max()))
-    publish_start(curator, plan.task.table(clip, plan.hessian_clip_for(clip)), start)
+    publish_initial_scores(curator, plan.task.table(clip, plan.hessian_clip_for(clip)), start)
     weights = [plan.weight_of(float(rows[output]), start[output], clip) for output in outputs]
     measured = plan.measurements_for(float(np.mean(weights)), clip)
     if plan.is_exchanged:
-        curator.exchange(plan.reserve, measured.planned(len(outputs)))
+        curator.exchange(plan.reserved_release, measured.planned(len(outputs)))
 
     posteriors = [plan.posteriors(measured, weight, clip) for weight in weights]
     rounds = iter(track(range(measured.n_single + measured.n_joint)))
@@ -568,14 +620,14 @@ def boost_privboost(
             posteriors[output],
             interactions[output] if interactions else None,
             start[output] / SCORE_STEPS,
-            plan.start_noise(start[output], counts[output]),
+            plan.initial_score_noise(start[output], counts[output]),
             plan.response(rows[output], clip),
         )
         for output in outputs
     ]
-    noisy_rows = count_rows(plan, plan.init, counts)
+    noisy_rows = count_rows(plan, plan.init_release, counts)
     model = pack_model(plan, posteriors, interactions, start, replays, noisy_rows)
-    return calibrate_scores(curator, plan, plan.scores, model, list(rows))
+    return calibrate_scores(curator, plan, plan.calibration_release, model, list(rows))
 
 
 def _measure_features(

@@ -25,7 +25,7 @@ from privboost.engine.queries import COUNT, GRADIENT_COUNT, HESSIAN, NodeHistogr
 from privboost.engine.updates import AddTreeValues
 from privboost.losses.base import LossTable, filtered, loss_of
 from privboost.mechanisms.curator import Curator
-from privboost.mechanisms.sensitivity import MEAN_STEPS, lambda_steps, row_steps
+from privboost.mechanisms.sensitivity import MEAN_STEPS, lambda_steps, mean_steps_of_row
 from privboost.mechanisms.utilities import MAX_SPLIT_ROWS
 from privboost.models.forest import Forest
 from privboost.models.trees import TreeScores
@@ -38,6 +38,7 @@ from privboost.recipes.common.candidates import (
     of_each,
     splits_of,
 )
+from privboost.recipes.common.initial_score import initial_release
 from privboost.recipes.common.newton import NewtonPlan, NewtonStep
 from privboost.recipes.common.parameters import (
     FLAG,
@@ -49,13 +50,14 @@ from privboost.recipes.common.parameters import (
     share,
     size,
 )
-from privboost.recipes.common.plan import Budget, Draft, Task, at_most_rows, grid_step
+from privboost.recipes.common.plan import Budget, PlanBasis, Task, grid_step
 from privboost.recipes.common.probability_calibration import (
     calibrate_scores,
     check_calibration,
     counts_release,
 )
-from privboost.recipes.common.start import initial_release, plan_target_range
+from privboost.recipes.common.target_range import plan_target_range
+from privboost.reports.report import at_most_rows
 from privboost.trees.tree import Tree, stump
 
 _PARTS = ("sketch", "selection", "leaf")
@@ -211,7 +213,12 @@ class SarusPlan(NewtonPlan):
 def plan_sarus(
     given: Mapping[str, Any], encoder: Encoder, weight_bound: float | None, budget: Budget
 ) -> SarusPlan:
-    """Plan a run with greedy trees under pure ε, and calibrate its noise; see `sbdt.plan_sbdt`."""
+    """Return the plan of a run with greedy trees under pure ε.
+
+    It has shares of ε for the target clipping range, the initial score, the calibration, the sketch
+    of split candidates, the choice of splits and the leaves, with noise that costs the budget.
+    `given` has the estimator's parameters.
+    """
     target = Task.of(encoder.domain.target).target
     defaults: dict[str, Any] = {"loss": newton.loss_from(given, target)}
     if defaults["loss"] != "logistic":
@@ -228,11 +235,11 @@ def plan_sarus(
         learning_rate=settings.learning_rate,
     )
     _check(encoder, step, settings, weight_bound)
-    draft = Draft(encoder, weight_bound, budget, given["accountant"], settings.loss)
+    basis = PlanBasis(encoder, weight_bound, budget, given["accountant"], settings.loss)
     check_calibration(settings.calibration_share, target, settings.loss)
-    newton.check_sampled_units(settings.subsample, draft.contribution)
-    made = draft.scale(_wanted(draft, step, settings))
-    fields = made.fields_with("init", "scores", "group", *_PARTS)
+    newton.check_sampled_units(settings.subsample, basis.contribution)
+    made = basis.calibrate(_wanted(basis, step, settings))
+    fields = made.fields_with("init_release", "calibration_release", "group", *_PARTS)
     group = fields["group"]
     if group is not None:  # which ends with the leaves, and may begin with a sketch
         inner = reversed([planned.event for planned in group.inner])
@@ -270,15 +277,17 @@ def _check(
     check_histograms(encoder, settings.n_candidates, settings.max_depth)
 
 
-def _wanted(draft: Draft, step: NewtonStep, settings: SarusParameters) -> list[tuple[str, Planned]]:
+def _wanted(
+    basis: PlanBasis, step: NewtonStep, settings: SarusParameters
+) -> list[tuple[str, Planned]]:
     """List the releases, with noise for an ε of about 1 in all."""
-    outputs, bound = draft.task.n_outputs, draft.bound
+    outputs, bound = basis.task.n_outputs, basis.bound
     sketch_share, split_share, leaf_share = settings.shares
-    if draft.n_numbers == 0:
+    if basis.n_numbers == 0:
         sketch_share = 0.0
     rest = 1 - settings.init_share - settings.calibration_share - settings.span_share
     rest /= sketch_share + split_share + leaf_share
-    wanted = _once(draft, settings)
+    wanted = _once(basis, settings)
     trees, depth = settings.n_estimators * outputs, settings.max_depth
     # On a sample of rate γ a release costs about γ of its ε.
     per_tree = settings.subsample * trees / rest
@@ -287,10 +296,10 @@ def _wanted(draft: Draft, step: NewtonStep, settings: SarusParameters) -> list[t
         each = settings.sketch_each_tree
         what = _SKETCHES[settings.sketch_weights]
         noise = per_tree / sketch_share if each else 1 / (rest * sketch_share)
-        sketch = LaplaceRelease(what, noise, cells=draft.n_numbers, shares=(1.0,), **bound)
+        sketch = LaplaceRelease(what, noise, cells=basis.n_numbers, shares=(1.0,), **bound)
         (own if each else wanted).append(("sketch", Planned(sketch, 1)))
     selection = Selection("the splits of all nodes of a level", per_tree * depth / split_share)
-    leaf = _leaf_release(draft, step, settings, per_tree / leaf_share)
+    leaf = _leaf_release(basis, step, settings, per_tree / leaf_share)
     own += [("selection", Planned(selection, depth)), ("leaf", Planned(leaf, 1))]
     if settings.subsample < 1:
         inner = tuple(planned for _, planned in own)
@@ -299,31 +308,31 @@ def _wanted(draft: Draft, step: NewtonStep, settings: SarusParameters) -> list[t
     return wanted + [(name, Planned(p.event, p.count * trees)) for name, p in own]
 
 
-def _once(draft: Draft, settings: SarusParameters) -> list[tuple[str, Planned]]:
+def _once(basis: PlanBasis, settings: SarusParameters) -> list[tuple[str, Planned]]:
     """List the releases of all rows before the trees, and after them, with their noise."""
-    outputs, bound = draft.task.n_outputs, draft.bound
+    outputs, bound = basis.task.n_outputs, basis.bound
     wanted = []
-    span = plan_target_range(draft, settings.span_share, LaplaceRelease)
+    looks = plan_target_range(basis, settings.span_share, LaplaceRelease)
     if settings.span_share > 0:
-        wanted.append(("span", span.scaled(span.count / settings.span_share)))
+        wanted.append(("range_release", looks.scaled(looks.count / settings.span_share)))
     if settings.init_share > 0:
         init = initial_release(LaplaceRelease, outputs / settings.init_share, bound)
-        wanted.append(("init", Planned(init, outputs)))
+        wanted.append(("init_release", Planned(init, outputs)))
     if settings.calibration_share > 0:
         scores = counts_release(LaplaceRelease, bound, outputs / settings.calibration_share)
-        wanted.append(("scores", Planned(scores, outputs)))
+        wanted.append(("calibration_release", Planned(scores, outputs)))
     return wanted
 
 
 def _leaf_release(
-    draft: Draft, step: NewtonStep, settings: SarusParameters, noise: float
+    basis: PlanBasis, step: NewtonStep, settings: SarusParameters, noise: float
 ) -> LaplaceRelease:
     """Return the release of a tree's leaves: their sums and counts, or their means."""
     if settings.leaves == "sums":
         what = "gradients and counts by leaf of a tree"
-        return LaplaceRelease(what, noise, cells=1, shares=step.shares, **draft.bound)
-    rows = draft.contribution.rows
-    steps = row_steps(lambda_steps(step.reg_lambda)) * rows
+        return LaplaceRelease(what, noise, cells=1, shares=step.shares, **basis.bound)
+    rows = basis.contribution.rows
+    steps = mean_steps_of_row(lambda_steps(step.reg_lambda)) * rows
     what = "mean gradients by leaf of a tree"
     return LaplaceRelease(what, noise, steps=steps, cells=1, rows=rows, shares=(1.0,))
 
@@ -336,7 +345,7 @@ def boost_sarus(curator: Curator, plan: SarusPlan, track: Track = iter) -> TreeS
     Spends `plan.releases`: the initial score, those of `add_trees`, and the counts by score.
     """
     model = add_trees(curator, plan, newton.start_boosting(curator, plan), track)
-    return calibrate_scores(curator, plan, plan.scores, model)
+    return calibrate_scores(curator, plan, plan.calibration_release, model)
 
 
 def add_trees(

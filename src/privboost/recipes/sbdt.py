@@ -42,6 +42,7 @@ from privboost.recipes.common.candidates import (
     check_candidates,
     even_thresholds,
 )
+from privboost.recipes.common.initial_score import initial_release
 from privboost.recipes.common.newton import NewtonPlan, NewtonStep
 from privboost.recipes.common.parameters import (
     SPAN_SHARE,
@@ -54,13 +55,20 @@ from privboost.recipes.common.parameters import (
     share,
     size,
 )
-from privboost.recipes.common.plan import Budget, Draft, PublicRows, Shared, Task, check_grid
+from privboost.recipes.common.plan import (
+    Budget,
+    PlanBasis,
+    PublicRows,
+    ReleaseShare,
+    Task,
+    check_grid,
+)
 from privboost.recipes.common.probability_calibration import (
     calibrate_scores,
     check_calibration,
     counts_release,
 )
-from privboost.recipes.common.start import initial_release, plan_target_range
+from privboost.recipes.common.target_range import plan_target_range
 from privboost.trees.tree import Tree, stump
 
 STREAM_RELEASES = 2**16
@@ -278,9 +286,11 @@ def plan_sbdt(
     budget: Budget,
     batch: int | None = None,
 ) -> SBDTPlan:
-    """Plan a run with random trees, and calibrate its noise.
+    """Return the plan of a run with random trees.
 
-    `given` has the arguments of the estimator, and `batch` is the number of the batch in a stream,
+    It has shares of μ² for the target clipping range, the initial score, the calibration, the
+    refinement of split candidates and the leaves, with noise that costs the budget. `given` has the
+    estimator's parameters, and `batch` is the number of the batch in a stream,
     from 0: its rows have individual filters, and only the first batch has an initial score. None is
     a run of its own.
     """
@@ -295,7 +305,7 @@ def plan_sbdt(
     check_candidates(settings.n_candidates, encoder)
     trees = settings.n_estimators + settings.extra_estimators
     newton.check_scores(trees * step.leaf_clip * step.learning_rate)
-    draft = Draft(encoder, weight_bound, budget, given["accountant"], settings.loss)
+    basis = PlanBasis(encoder, weight_bound, budget, given["accountant"], settings.loss)
     if batch is not None and target == "classes" and settings.loss != "logistic":
         raise ValueError('a stream of classes needs loss="logistic": its states are log-odds')
     check_calibration(settings.calibration_share, target, settings.loss)
@@ -304,15 +314,15 @@ def plan_sbdt(
             "calibration_share must be 0 in a stream: rows would pay for the counts of every "
             "batch to come, on top of their individual budgets"
         )
-    newton.check_sampled_units(settings.subsample, draft.contribution)
-    made = _calibrate(draft, step, settings, batch)
-    life, planned = made["life"], _n_releases(settings, draft.task)
+    newton.check_sampled_units(settings.subsample, basis.contribution)
+    made = _calibrate(basis, step, settings, batch)
+    life, planned = made["life"], _n_releases(settings, basis.task)
     if life is not None and planned > life.releases:
         raise ValueError(
             f"n_estimators is too large: a stream has {life.releases} releases for life"
         )
     follows = _NOISE_LAMBDA[target] if settings.reg_lambda is None else None
-    step = step.with_noise_lambda(follows, made["leaf"].sigmas[1], weight_bound)
+    step = step.with_noise_lambda(follows, made["leaf"].scales[1], weight_bound)
     return SBDTPlan(**made | {"budget": budget}, step=step, settings=settings)
 
 
@@ -326,38 +336,40 @@ def _step(settings: SBDTParameters, target: str) -> NewtonStep:
     return NewtonStep.of(settings, 1.0 if counts else settings.hessian_clip, typical)
 
 
-_APART_FROM_FILTER = ("init", "scores", "span")
+_APART_FROM_FILTER = ("init_release", "calibration_release", "range_release")
 """Releases that individual filters do not pay for: before the trees, and after them."""
 
 
-def _wanted(draft: Draft, step: NewtonStep, settings: SBDTParameters, first: bool) -> list[Shared]:
+def _wanted(
+    basis: PlanBasis, step: NewtonStep, settings: SBDTParameters, first: bool
+) -> list[ReleaseShare]:
     """List the regular releases with their shares of μ²; leaves last.
 
     Extra trees are not among them: individual filters pay for those.
     """
-    bound, outputs = draft.bound, draft.task.n_outputs
+    bound, outputs = basis.bound, basis.task.n_outputs
     second = "Hessians" if settings.boosting == "newton" else "counts"
     trees = "random trees" if settings.batch_size == 1 else f"{settings.batch_size} random trees"
-    wanted: list[Shared] = []
+    wanted: list[ReleaseShare] = []
     left = 1.0
-    span = plan_target_range(draft, settings.span_share, GaussianRelease)
+    looks = plan_target_range(basis, settings.span_share, GaussianRelease)
     if first and settings.span_share > 0:
-        wanted.append(("span", span, settings.span_share))
+        wanted.append(("range_release", looks, settings.span_share))
         left -= settings.span_share
     if first and settings.init_share > 0:
         kind = GaussianRelease if settings.init_noise == "gaussian" else LaplaceRelease
         init = initial_release(kind, 1.0, bound)
-        wanted.append(("init", Planned(init, outputs), settings.init_share))
+        wanted.append(("init_release", Planned(init, outputs), settings.init_share))
         left -= settings.init_share
     if settings.calibration_share > 0:
         scores = counts_release(GaussianRelease, bound)
-        wanted.append(("scores", Planned(scores, outputs), settings.calibration_share))
+        wanted.append(("calibration_release", Planned(scores, outputs), settings.calibration_share))
         left -= settings.calibration_share
-    if settings.candidates == "hessian" and draft.n_numbers:
-        spans = GaussianRelease(newton.SPANS, 1.0, cells=draft.n_numbers, shares=(1.0,), **bound)
+    if settings.candidates == "hessian" and basis.n_numbers:
+        spans = GaussianRelease(newton.SPANS, 1.0, cells=basis.n_numbers, shares=(1.0,), **bound)
         part = settings.candidate_share
         if part is None:  # a histogram counts as a tree
-            histograms = settings.refinements * draft.n_numbers
+            histograms = settings.refinements * basis.n_numbers
             part = histograms / (histograms + settings.n_regular_updates * outputs)
         share = part * left
         wanted.append(("hessian", Planned(spans, settings.refinements), share))
@@ -374,40 +386,40 @@ def _wanted(draft: Draft, step: NewtonStep, settings: SBDTParameters, first: boo
 
 
 def _calibrate(
-    draft: Draft, step: NewtonStep, settings: SBDTParameters, batch: int | None
+    basis: PlanBasis, step: NewtonStep, settings: SBDTParameters, batch: int | None
 ) -> dict[str, Any]:
     """Calibrate all releases, and return the plan's fields.
 
     An initial score with an ε of its own is subtracted first.
     """
-    wanted = _wanted(draft, step, settings, first=not batch)
-    fixed = _fixed_initial_score(draft, settings) if not batch else None
-    if isinstance(draft.budget, PublicRows):
+    wanted = _wanted(basis, step, settings, first=not batch)
+    fixed = _fixed_initial_score(basis, settings) if not batch else None
+    if isinstance(basis.budget, PublicRows):
         # No budget of exact releases ends, so extra trees are like all others.
         *others, (name, leaf, share) = wanted
-        first: list[Shared] = [] if fixed is None else [("init", fixed, share)]
-        trees = replace(leaf, count=settings.n_updates * draft.task.n_outputs)
-        return _calibrate_plain(draft, [*first, *others, (name, trees, share)])
+        first: list[ReleaseShare] = [] if fixed is None else [("init_release", fixed, share)]
+        trees = replace(leaf, count=settings.n_updates * basis.task.n_outputs)
+        return _calibrate_plain(basis, [*first, *others, (name, trees, share)])
     if fixed is not None:
-        before = (*draft.budget.before, fixed)
-        draft = replace(draft, budget=replace(draft.budget, before=before))
+        before = (*basis.budget.before, fixed)
+        basis = replace(basis, budget=replace(basis.budget, before=before))
     if batch is None and settings.extra_estimators == 0:
-        made = _calibrate_plain(draft, wanted)
+        made = _calibrate_plain(basis, wanted)
     elif settings.subsample == 1:
-        made = _calibrate_gaussian_budget(draft, wanted, settings, batch)
+        made = _calibrate_gaussian_budget(basis, wanted, settings, batch)
     else:
-        made = _calibrate_renyi_budget(draft, wanted, settings, batch)
+        made = _calibrate_renyi_budget(basis, wanted, settings, batch)
     if fixed is None:
         return made
-    return made | {"init": fixed.event, "releases": (fixed, *made["releases"])}
+    return made | {"init_release": fixed.event, "releases": (fixed, *made["releases"])}
 
 
-def _fixed_initial_score(draft: Draft, settings: SBDTParameters) -> Planned | None:
+def _fixed_initial_score(basis: PlanBasis, settings: SBDTParameters) -> Planned | None:
     """Return the Laplace release of an initial score whose sum and count have an ε each, if any.
 
     Its ε is the sum of both, and its shares are theirs.
     """
-    if draft.task.target == "classes" and settings.init_clip is not None:
+    if basis.task.target == "classes" and settings.init_clip is not None:
         raise ValueError(
             "init_clip is for numbers: a class counts as 0 or 1, and a clip would only scale "
             "the mean"
@@ -415,25 +427,27 @@ def _fixed_initial_score(draft: Draft, settings: SBDTParameters) -> Planned | No
     if settings.init_epsilon is None or settings.init_count_epsilon is None:
         return None
     epsilon = settings.init_epsilon + settings.init_count_epsilon
-    outputs = draft.task.n_outputs
-    if outputs * epsilon >= draft.budget.epsilon:
+    outputs = basis.task.n_outputs
+    if outputs * epsilon >= basis.budget.epsilon:
         raise ValueError(
             "init_epsilon and init_count_epsilon, for each output, must add up to less than epsilon"
         )
     shares = (settings.init_epsilon / epsilon, settings.init_count_epsilon / epsilon)
-    init = initial_release(LaplaceRelease, 1 / epsilon, draft.bound, shares)
+    init = initial_release(LaplaceRelease, 1 / epsilon, basis.bound, shares)
     check_grid([init])
     return Planned(init, outputs)
 
 
-def _calibrate_plain(draft: Draft, wanted: list[Shared]) -> dict[str, Any]:
+def _calibrate_plain(basis: PlanBasis, wanted: list[ReleaseShare]) -> dict[str, Any]:
     """Multiply the noise of all releases by one factor."""
-    made = draft.share(wanted)
-    return made.fields_with("leaf", "init", "hessian", "scores") | {"life": None}
+    made = basis.calibrate_by_shares(wanted)
+    return made.fields_with("leaf", "init_release", "hessian", "calibration_release") | {
+        "life": None
+    }
 
 
 def _calibrate_gaussian_budget(
-    draft: Draft, wanted: list[Shared], settings: SBDTParameters, batch: int | None
+    basis: PlanBasis, wanted: list[ReleaseShare], settings: SBDTParameters, batch: int | None
 ) -> dict[str, Any]:
     """Calibrate a Gaussian filter: a budget of μ² for each row that the regular releases fill."""
     apart = [part for part in wanted if part[0] in _APART_FROM_FILTER]
@@ -443,33 +457,33 @@ def _calibrate_gaussian_budget(
         name: planned.event.scaled(1 + _rounding(paid))
         for (name, _, _), planned in zip(paid, shared, strict=True)
     }
-    smallest = min(float(event.sigmas.min()) for event in whole.values())
+    smallest = min(float(event.scales.min()) for event in whole.values())
     life = GaussianBudget(
         _life_of(batch),
         1.0,
-        releases=_n_releases(settings, draft.task, batch),
+        releases=_n_releases(settings, basis.task, batch),
         touched=max(event.touched for event in whole.values()),
         least_sigma=smallest * (1 - 1e-9) / (1 if batch is None else _LATER_NOISE),
     )
     share = sum(share for _, _, share in paid)
-    made = draft.share([*apart, ("life", Planned(life, 1), share)])
+    made = basis.calibrate_by_shares([*apart, ("life", Planned(life, 1), share)])
     events = {name: event.scaled(made["life"].noise) for name, event in whole.items()}
     check_grid(events.values())
-    return made.fields_with("init", "scores", "hessian", "life") | events
+    return made.fields_with("init_release", "calibration_release", "hessian", "life") | events
 
 
 def _calibrate_renyi_budget(
-    draft: Draft, wanted: list[Shared], settings: SBDTParameters, batch: int | None
+    basis: PlanBasis, wanted: list[ReleaseShare], settings: SBDTParameters, batch: int | None
 ) -> dict[str, Any]:
     """Calibrate a Rényi filter: its budget is the regular releases' cost at the best order."""
-    if draft.accountant not in ("auto", "rdp"):
+    if basis.accountant not in ("auto", "rdp"):
         raise ValueError(
             "extra_estimators and streams charge sampled rows by Rényi divergence: with subsample "
             'below 1 accountant must be "auto" or "rdp"'
         )
-    rounding, budget = _rounding(wanted), draft.budget
+    rounding, budget = _rounding(wanted), basis.budget
     less = replace(budget, epsilon=budget.epsilon * (1 - 2 * rounding))
-    made = _calibrate_plain(replace(draft, budget=less, accountant="rdp"), wanted)
+    made = _calibrate_plain(replace(basis, budget=less, accountant="rdp"), wanted)
     releases: tuple[Planned, ...] = made["releases"]
     alpha = best_order(RdpAccountant((*budget.before, *releases)).rho, budget.delta)
     own = [made[name] for name in _APART_FROM_FILTER]
@@ -478,12 +492,12 @@ def _calibrate_renyi_budget(
     rho = RdpAccountant(paid).rho(alpha) * (1 + rounding)
     if not rho > 0:
         raise ValueError("epsilon is too small for a budget of Rényi divergence")
-    n_releases = _n_releases(settings, draft.task, batch)
+    n_releases = _n_releases(settings, basis.task, batch)
     life = RenyiBudget(_life_of(batch), 1 / rho, releases=n_releases, alpha=alpha)
     return made | {"life": life, "releases": (*apart, Planned(life, 1))}
 
 
-def _rounding(wanted: list[Shared]) -> float:
+def _rounding(wanted: list[ReleaseShare]) -> float:
     """Return the slack of a row's budget, since each charge is rounded up."""
     return 2 * sum(planned.count for _, planned, _ in wanted) / BUDGET_STEPS + 1e-9
 
@@ -503,7 +517,7 @@ def _life_of(batch: int | None) -> str:
 def boost_sbdt(
     curator: Curator, plan: SBDTPlan, generator: np.random.Generator, track: Track = iter
 ) -> TreeScores:
-    """Train a model of random trees; `generator` is the public randomness of their structures.
+    """Return a model of random trees; `generator` is the public randomness of their structures.
 
     Privacy
     -------
@@ -511,7 +525,7 @@ def boost_sbdt(
     """
     before = newton.start_boosting(curator, plan, plan.settings.init_clip)
     model = add_trees(curator, plan, generator, before, track)
-    return calibrate_scores(curator, plan, plan.scores, model)
+    return calibrate_scores(curator, plan, plan.calibration_release, model)
 
 
 def add_trees(
@@ -568,7 +582,7 @@ def add_trees(
         hessians += list(hessian.transpose(1, 0, 2))
         updates.append(len(batch))
     released = np.stack(hessians)
-    noise = plan.step.noise(released, float(plan.leaf.sigmas[0]), plan.weight_bound)
+    noise = plan.step.noise(released, float(plan.leaf.scales[0]), plan.weight_bound)
     noise /= np.repeat(updates, updates)[:, None, None]
     noise[settings.left_at_zero(released)] = 0
     mass = newton.noisy_mass(released, plan.weight_bound)

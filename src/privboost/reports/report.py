@@ -26,12 +26,20 @@ WEIGHTED = "sample weights are clipped to"
 SEEDED = "no privacy guarantee: seeded"
 PUBLIC = "NO PRIVACY: the caller declared all rows public, and nothing is protected"
 
+PUBLIC_CLASS_WEIGHTS = "weights of classes are public, and were not read off the rows"
+"""Assumption of a report: weights of classes."""
+
 _DERIVED = ("guarantee", "protects")
 _MAX_FLOAT = sys.float_info.max
 _MAX_LINES = 20
 """Releases and assumptions that the text lists; JSON and HTML have all of them."""
 _TOLERANCE = 1e-6
 """Relative difference between the ε of a curve and the stated ε: machines round differently."""
+
+
+def at_most_rows(limit: int) -> str:
+    """Return the assumption of a report that a table has fewer rows than a power of two."""
+    return f"the table has fewer than 2^{limit.bit_length() - 1} rows"
 
 
 @dataclass(frozen=True)

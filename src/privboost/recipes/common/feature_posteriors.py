@@ -32,11 +32,14 @@ from privboost.recipes.common.posterior import (
 )
 from privboost.trees.cell_map import CellMap
 
-BINS, FINE_BINS = 64, 192
-"""Bins of a number: the latter, which are all codes, where queries have many cells.
+BINS = 64
+"""Bins of a number.
 
-A feature of more than `BINS` categories is measured once for each, then rare ones share a bin.
+A feature of more categories is measured once for each, then rare ones share a bin.
 """
+
+FINE_BINS = 192
+"""Bins of a number, all its codes, where queries have many cells."""
 
 WIDTH = 0.3
 """Part of width in a cell's measure; the rest is noisy counts."""
@@ -154,6 +157,24 @@ class FeaturePosteriors:
 
     A round has so many `queries` of `cells` cells each. `scale` has the values of one grid step of
     gradients and of Hessians, and `slopes` the direction of each feature's effect: see `Effect`.
+
+    Attributes
+    ----------
+    bins : list of Bins
+        Finest released binning of each feature.
+    steps : list
+        Updates so far: for each round the features and their steps, for `NoiseReplay`.
+    _effects : list of Effect or None
+        None for a feature of many categories until it is measured.
+    _sizes : array
+        Size of each feature's effect and its uncertainty, which later queries follow.
+    _due : array
+        Queries that each feature is owed by its share; those owed most are made next.
+    _evidence, _weights : arrays of shape (features, variances)
+        Each effect's, for the belief that all features share.
+    _missing : array of shape (features, 4)
+        Sums over queries: Hessians of rows with a missing value, of others, their noise's variance;
+        and the number of queries.
     """
 
     def __init__(
@@ -225,17 +246,17 @@ class FeaturePosteriors:
     def _observe(self, query: FeatureQuery, sums: np.ndarray, belief: np.ndarray) -> Observation:
         """Update the posterior of one feature."""
         feature, cell_of, noise = query.feature, query.cell_of, self._noise
-        gradient, hessian = read_sums(sums, self._scale)
+        descent, hessian = read_sums(sums, self._scale)
         self._add_missing(feature, cell_of, hessian)
         if self._effects[feature] is None:  # rare ones of many categories share a bin from now on
             own, shared = self.bins[feature].shared(hessian)
             self.bins[feature] = own
             self._effects[feature] = Effect.of(own.ordered, own.learned, len(self.bins))
             noise = noise.times(np.sqrt(np.bincount(shared)))
-            gradient, hessian = np.bincount(shared, gradient), np.bincount(shared, hessian)
+            descent, hessian = np.bincount(shared, descent), np.bincount(shared, hessian)
             cell_of = np.arange(len(hessian))
         effect = self.effect(feature)
-        observed = effect.observe(cell_of, gradient, hessian, noise, belief)
+        observed = effect.observe(cell_of, descent, hessian, noise, belief)
         self._evidence[feature], self._weights[feature] = effect.evidence, effect.weights
         return observed
 

@@ -209,9 +209,9 @@ class Interactions:
 
     def _observe_pair(self, pair: Pair, sums: np.ndarray) -> Observation:
         """Update the posterior of a pair."""
-        gradient, hessian = read_sums(sums, self._scale)
+        descent, hessian = read_sums(sums, self._scale)
         effect, belief = pair.effect, self._belief["pair"] + 0.02
-        observed = effect.observe(np.arange(len(hessian)), gradient, hessian, self._noise, belief)
+        observed = effect.observe(np.arange(len(hessian)), descent, hessian, self._noise, belief)
         self._learn("pair", effect.weights)
         return observed
 
@@ -224,9 +224,9 @@ class Interactions:
 
     def _observe_tree(self, tree: Tree, sums: np.ndarray) -> FittedTree:
         """Fit the leaves of a tree."""
-        gradient, hessian = read_sums(sums, self._scale)
+        descent, hessian = read_sums(sums, self._scale)
         belief = self._belief["tree"] + 0.02
-        values, weights = leaf_values(gradient, hessian, self._noise, belief)
+        values, weights = leaf_values(descent, hessian, self._noise, belief)
         self._learn("tree", weights)
         part = self._damping.part
         values = part * np.clip(values, -self._most, self._most)

@@ -29,9 +29,13 @@ from privboost.accounting.noisy_sums import NoisySums
 from privboost.losses.base import LossTable, loss_of, newton_losses
 from privboost.mechanisms.curator import Curator
 from privboost.models.trees import MarginScores, TreeScores
+from privboost.recipes.common.initial_score import (
+    count_rows,
+    publish_initial_scores,
+    release_initial_scores,
+)
 from privboost.recipes.common.parameters import Constraint, count, size
 from privboost.recipes.common.plan import Plan, grid_step
-from privboost.recipes.common.start import count_rows, publish_start, release_start
 from privboost.trees.tree import MAX_DEPTH
 
 SPANS = "Hessians by candidate span of every number"
@@ -284,15 +288,15 @@ def _newton_values(  # type: ignore[no-untyped-def]
 class NewtonPlan(Plan):
     """Plan of a run with trees: Newton step, parameters of the recipe, and releases besides rounds.
 
-    `init` is the release of the initial score, and `scores` that of counts by score and class.
+    `init_release` is that of the initial score, `calibration_release` of counts by score and class.
     """
 
     _hashed: ClassVar[tuple[str, ...]] = ("task", "step", "settings", "contribution", "budget")
 
     step: NewtonStep
     settings: Any
-    init: NoisySums | None
-    scores: NoisySums | None
+    init_release: NoisySums | None
+    calibration_release: NoisySums | None
 
     @property
     def loss(self) -> LossTable:
@@ -310,13 +314,13 @@ def start_boosting(curator: Curator, plan: NewtonPlan, clip: float | None = None
 
     Privacy
     -------
-    Spends `plan.init` once for each output; see `release_start` for the clip.
+    Spends `plan.init_release` once for each output; see `release_initial_scores` for the clip.
     """
     loss = loss_of(plan.task.target, plan.task.loss)
     start, rows = np.zeros(plan.task.n_outputs, dtype=np.int32), None
-    if plan.init is not None:
-        start, counts = release_start(curator, plan, plan.init, clip)
-        rows = count_rows(plan, plan.init, counts)
-    publish_start(curator, plan.loss, start)
+    if plan.init_release is not None:
+        start, counts = release_initial_scores(curator, plan, plan.init_release, clip)
+        rows = count_rows(plan, plan.init_release, counts)
+    publish_initial_scores(curator, plan.loss, start)
     kind = MarginScores if loss.target == "classes" and not loss.log_odds else TreeScores
     return kind.of(start, plan.encoder.layout.n_codes, rows)

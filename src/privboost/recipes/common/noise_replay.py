@@ -61,9 +61,10 @@ class _Noisy:
 class NoiseReplay:
     """Replayed noise of one output's run.
 
-    `start_noise` is the deviation of the initial score, and `response` the sum of the derivatives
-    of all rows' gradients with respect to their scores, given these. `effects`, `pairs` and `trees`
-    are the standard deviations of values: by bin of a feature, cell of a pair, leaf of a tree.
+    `initial_score_noise` is the deviation of the initial score, and `response` the sum of the
+    derivatives of all rows' gradients with respect to their scores, given these. `effects`, `pairs`
+    and `trees` are the standard deviations of values: by bin of a feature, cell of a pair, leaf of
+    a tree.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class NoiseReplay:
         posteriors: FeaturePosteriors,
         interactions: Interactions | None,
         start: float,
-        start_noise: float,
+        initial_score_noise: float,
         response: Callable[[np.ndarray], np.ndarray],
     ) -> None:
         self._respond = response
@@ -79,7 +80,7 @@ class NoiseReplay:
         self._codes = draw_codes(posteriors, self._generator)
         self._scores = np.full(N_ROWS, start)
         signs = 2.0 * (self._words(N_DRAWS) >> 31) - 1.0
-        self._moved = np.repeat(start_noise * signs[None], N_ROWS, axis=0)
+        self._moved = np.repeat(initial_score_noise * signs[None], N_ROWS, axis=0)
         self._independent = np.zeros(N_ROWS)
         self.effects = self._replay_features(posteriors)
         self.pairs: list[np.ndarray] = []

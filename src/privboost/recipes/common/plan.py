@@ -1,6 +1,6 @@
 """Plans: everything that is decided before data are touched; frozen, public, with a digest.
 
-A recipe lists its releases; a draft calibrates the noise of all of them at once, and the plan holds
+A recipe lists its releases; its `PlanBasis` calibrates the noise of all at once, and the plan holds
 the result.
 """
 
@@ -121,8 +121,8 @@ class Plan(ABC):
         Accountant that composed the releases.
     releases : tuple of Planned
         Reserved releases.
-    span : GaussianRelease, LaplaceRelease or None
-        One histogram of labels that finds the target clipping range (see `start`).
+    range_release : GaussianRelease, LaplaceRelease or None
+        One histogram of labels that finds the target clipping range (see `target_range`).
     class_weight : tuple of float or None
         Public weights of the classes, in the model's order.
     digest : str
@@ -140,7 +140,7 @@ class Plan(ABC):
     budget: Budget
     accountant: Accountant
     releases: tuple[Planned, ...]
-    span: Any = field(default=None, kw_only=True)
+    range_release: Any = field(default=None, kw_only=True)
     class_weight: tuple[float, ...] | None = field(default=None, kw_only=True)
     digest: str = field(init=False)
 
@@ -192,14 +192,6 @@ class Plan(ABC):
         return False
 
 
-PUBLIC_CLASS_WEIGHTS = "weights of classes are public, and were not read off the rows"
-
-
-def at_most_rows(limit: int) -> str:
-    """Return the assumption that a table has fewer rows than a power of two."""
-    return f"the table has fewer than 2^{limit.bit_length() - 1} rows"
-
-
 def check_grid(events: Iterable[Event]) -> None:
     """Refuse noise that does not fit the integer grid."""
     for event in (part for whole in events for part in whole.parts):
@@ -210,12 +202,12 @@ def check_grid(events: Iterable[Event]) -> None:
             )
 
 
-Shared = tuple[str, Planned, float]
+ReleaseShare = tuple[str, Planned, float]
 """Name of a release in the plan, the release, and its share of the whole μ²."""
 
 
 @dataclass(frozen=True, eq=False)
-class Draft:
+class PlanBasis:
     """Facts that every plan starts from; `accountant` is a name, and `loss` that of classes."""
 
     encoder: Encoder
@@ -248,13 +240,13 @@ class Draft:
         features: Sequence[Any] = self.encoder.domain.features
         return sum(not isinstance(feature, CategoricalFeature) for feature in features)
 
-    def share(self, wanted: Sequence[Shared]) -> Made:
+    def calibrate_by_shares(self, wanted: Sequence[ReleaseShare]) -> PlannedReleases:
         """Calibrate releases that share μ²; those without a share or a count are left out."""
         noisy = by_shares([(planned, share) for _, planned, share in wanted])
         names = [name for name, planned, share in wanted if share > 0 and planned.count > 0]
-        return self.scale(list(zip(names, noisy, strict=True)))
+        return self.calibrate(list(zip(names, noisy, strict=True)))
 
-    def scale(self, wanted: Sequence[tuple[str, Planned]]) -> Made:
+    def calibrate(self, wanted: Sequence[tuple[str, Planned]]) -> PlannedReleases:
         """Multiply the noise of all releases by the factor with which they cost the budget.
 
         Releases of public rows become exact; they are checked as if they had noise.
@@ -269,17 +261,17 @@ class Draft:
         names = tuple(name for name, _ in wanted)
         if isinstance(budget, PublicRows):
             exact = tuple(Planned(Exact.of(each.event), each.count) for each in planned)
-            return Made(self, chosen, names, exact)
+            return PlannedReleases(self, chosen, names, exact)
         releases = calibrate(planned, budget.epsilon, budget.delta, chosen, budget.before)
         check_grid(planned.event for planned in releases)
-        return Made(self, chosen, names, releases)
+        return PlannedReleases(self, chosen, names, releases)
 
 
 @dataclass(frozen=True, eq=False)
-class Made:
+class PlannedReleases:
     """Calibrated releases to reserve, each with its name in the plan."""
 
-    draft: Draft
+    basis: PlanBasis
     accountant: Accountant
     names: tuple[str, ...]
     releases: tuple[Planned, ...]
@@ -295,14 +287,14 @@ class Made:
     def fields(self) -> dict[str, Any]:
         """Fields of `Plan` that all recipes fill alike."""
         return {
-            "encoder": self.draft.encoder,
-            "task": self.draft.task,
-            "contribution": self.draft.contribution,
-            "weight_bound": self.draft.weight_bound,
-            "budget": self.draft.budget,
+            "encoder": self.basis.encoder,
+            "task": self.basis.task,
+            "contribution": self.basis.contribution,
+            "weight_bound": self.basis.weight_bound,
+            "budget": self.basis.budget,
             "accountant": self.accountant,
             "releases": self.releases,
-            "span": self.get("span"),
+            "range_release": self.get("range_release"),
         }
 
     def fields_with(self, *names: str) -> dict[str, Any]:

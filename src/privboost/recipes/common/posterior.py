@@ -22,19 +22,33 @@ from privboost._core.grid import MAX_SCORE, SCORE_STEPS
 from privboost.recipes.common import posterior_kernels
 from privboost.recipes.common.posterior_kernels import soften
 
-RIDGE, ROUGH = 0.1, 5.0
-"""Precisions of differences of neighbouring bins (`ROUGH`), and of each bin (`RIDGE`)."""
+RIDGE = 0.1
+"""Prior precision of each bin of a feature."""
 
-_RIDGE, _ROUGH, _OWN = 0.1, 0.375, 0.2
-"""A pair's prior: a product of random walks, and independent variance of each cell."""
+ROUGH = 5.0
+"""Prior precision of the difference of neighbouring bins of a feature."""
+
+_PAIR_RIDGE, _PAIR_ROUGH = 0.1, 0.375
+"""The same for both sides of a pair, whose prior is a product of two random walks."""
+
+_PAIR_OWN = 0.2
+"""Independent prior variance of each cell of a pair, beside the walks' mean of 1."""
 
 
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """Prior of an effect's values: precision (its lower half) for a variance of 1.
+    """Prior of an effect's values.
 
-    `least` are the pivots of its factor, which measurements only increase; `first` is the first bin
-    that each bin is coupled with, and `learned` whether it has an effect.
+    Attributes
+    ----------
+    precision : array
+        Precision for a variance of 1; its lower half is used.
+    least : array
+        Pivots of its factor, which measurements only increase.
+    first : array
+        First bin that each bin is coupled with.
+    learned : bool array
+        Whether a bin has an effect.
     """
 
     precision: np.ndarray
@@ -72,7 +86,7 @@ def _walk_prior(ordered: int, learned: bytes) -> Prior:
 @lru_cache(maxsize=16)
 def grid_prior(side: int) -> Prior:
     """Return the prior of a pair's cells: neighbours along both sides are correlated."""
-    covariance = _grid_covariance(posterior_kernels.walk_basis(side, _RIDGE, _ROUGH))
+    covariance = _grid_covariance(posterior_kernels.walk_basis(side, _PAIR_RIDGE, _PAIR_ROUGH))
     cells = len(covariance)
     first, none = np.zeros(cells, dtype=np.int64), np.zeros((cells, cells))
     precision = np.eye(cells)
@@ -98,7 +112,7 @@ def _grid_covariance(walk):  # type: ignore[no-untyped-def]
     for i in range(side * side):
         for j in range(side * side):
             own = line[i // side, j // side] / size * (line[i % side, j % side] / size)
-            cells[i, j] = own + (_OWN if i == j else 0.0)
+            cells[i, j] = own + (_PAIR_OWN if i == j else 0.0)
     return cells
 
 
@@ -114,8 +128,11 @@ MOST_VALUE = 3.0
 FOCUS = 0.7
 """Part of queries that follows the size of effects; the rest is divided evenly."""
 
-SINGLE, JOINT = 0.2, 1.0
-"""Damping for each further query of a round: of features, and of pairs or trees."""
+SINGLE = 0.2
+"""Damping for each further query about a feature in a round."""
+
+JOINT = 1.0
+"""Damping for each further query about a pair or a tree in a round."""
 
 
 def largest_value(features: int) -> float:
@@ -127,24 +144,32 @@ def largest_value(features: int) -> float:
 class Noise:
     """Errors of a measurement: standard deviations of the noise in a cell's sums.
 
-    `spread` is the variance of gradients for a sum of Hessians of 1, without noise.
+    `gradient_variance` is the variance of gradients for a sum of Hessians of 1, without noise.
     """
 
     gradient: float | np.ndarray
     hessian: float | np.ndarray
-    spread: float
+    gradient_variance: float
 
     def times(self, factor: np.ndarray) -> Noise:
         """Return the noise of cells, scaled by a factor each."""
-        return Noise(self.gradient * factor, self.hessian * factor, self.spread)
+        return Noise(self.gradient * factor, self.hessian * factor, self.gradient_variance)
 
 
 @dataclass(frozen=True, eq=False)
 class Observation:
     """Measurement of an effect as a linear observation.
 
-    For each bin its cell and estimated part of the cell's rows; for each cell its Hessian and
-    1/variance of the gradient; the errors, and the weighted mean of the prior variances.
+    Attributes
+    ----------
+    cell_of, within : arrays
+        Cell of each bin, and its estimated part of the cell's rows.
+    weight, precision : arrays
+        Hessian of each cell, and 1/variance of its gradient.
+    noise : Noise
+        Errors of the measurement.
+    variance : float
+        Weighted mean of the prior variances.
     """
 
     cell_of: np.ndarray
@@ -179,6 +204,23 @@ class Effect:
         Number of ordered bins, those of a number, which come first.
     slope : int
         1 if ordered values never fall, −1 if they never rise, 0 if they may do both.
+
+    Attributes
+    ----------
+    info, pull : arrays
+        Measurements so far in information form: precision BᵀRB and BᵀR·(measured sums), discounted.
+    first : array
+        First bin that each bin is coupled with in `info` and in the prior.
+    goal, values : arrays
+        Posterior mean, within the bound; and the values now, which move towards it.
+    move : array
+        Last step before its fraction was taken, for `StepDamping`.
+    published : int32 array
+        Values in score steps when they were last published.
+    mass, n_observed : array and int
+        Sum over measurements of each bin's Hessians, and their number.
+    evidence, weights : arrays
+        Log evidence of each of `VARIANCES`, and their posterior probabilities.
     """
 
     def __init__(
@@ -219,12 +261,12 @@ class Effect:
     def observe(
         self,
         cell_of: np.ndarray,
-        gradient: np.ndarray,
+        descent: np.ndarray,
         hessian: np.ndarray,
         noise: Noise,
         belief: np.ndarray,
     ) -> Observation:
-        """Update the posterior with sums of −gradients and of Hessians by cell.
+        """Update the posterior with sums of descents (minus gradients) and of Hessians by cell.
 
         `belief` is the prior probability of each of `VARIANCES`.
         """
@@ -232,9 +274,9 @@ class Effect:
         posterior_kernels.read_measurement(cell_of, hessian, self.mass, within)
         self.n_observed += 1
         weight = np.maximum(hessian, 0.5 * noise.hessian + 1.0)
-        precision = 1 / (noise.gradient**2 + noise.spread * weight)
+        precision = 1 / (noise.gradient**2 + noise.gradient_variance * weight)
         current = posterior_kernels.by_cell(cell_of, within, self.values[:, None], len(weight))
-        measured = gradient[:, None] + weight[:, None] * current
+        measured = descent[:, None] + weight[:, None] * current
         prior, how = self.prior, (cell_of, within, weight, precision, measured, self.fade)
         posterior_kernels.add_measurement(prior.learned, *how, self.first, self.info, self.pull)
         known = (self.info, self.pull, prior.precision, prior.least, self.first)
@@ -319,7 +361,7 @@ class StepDamping:
 
 
 def read_sums(sums: np.ndarray, scale: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
-    """Return −gradients and Hessians of sums in grid steps, given the values of one step."""
+    """Return descents (minus gradients) and Hessians of sums, given the values of a grid step."""
     return -sums[:, 0] * scale[0], sums[:, 1] * scale[1]
 
 
@@ -350,23 +392,23 @@ def shares_of(sizes: np.ndarray) -> np.ndarray:
 
 
 def leaf_values(
-    gradient: np.ndarray, hessian: np.ndarray, noise: Noise, belief: np.ndarray
+    descent: np.ndarray, hessian: np.ndarray, noise: Noise, belief: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the posterior means of a tree's leaves, and the weights of prior variances.
 
-    Both sums, of −gradients and of Hessians, are by leaf of a complete tree; `belief` is the prior
-    probability of each of `VARIANCES`.
+    Both sums, of descents (minus gradients) and of Hessians, are by leaf of a complete tree;
+    `belief` is the prior probability of each of `VARIANCES`.
     """
     weight, precision = weight_and_precision(hessian, noise)
     values, weights = np.zeros(len(weight)), np.zeros_like(belief)
-    _weigh(gradient / weight, precision, VARIANCES, belief, values, weights)
+    _weigh(descent / weight, precision, VARIANCES, belief, values, weights)
     return values, weights
 
 
 def weight_and_precision(hessian: np.ndarray, noise: Noise) -> tuple[np.ndarray, np.ndarray]:
     """Return each leaf's denominator and precision."""
     weight: np.ndarray = np.maximum(hessian, 0.5 * noise.hessian + 1.0)
-    precision: np.ndarray = weight**2 / (noise.gradient**2 + noise.spread * weight)
+    precision: np.ndarray = weight**2 / (noise.gradient**2 + noise.gradient_variance * weight)
     return weight, precision
 
 

@@ -179,7 +179,7 @@ def counts_release(
     noise: float = 1.0,
     relation: Relation = Relation.ADD_REMOVE,
 ) -> NoisySums:
-    """Return the release of one output's counts; `bound` is `Draft.bound`.
+    """Return the release of one output's counts; `bound` is `PlanBasis.bound`.
 
     A unit that is replaced changes two cells: that of the old unit and that of the new one.
     """
@@ -200,45 +200,45 @@ def check_calibration(share: float, target: str, loss: str) -> None:
 
 
 def release_line(
-    curator: Curator, plan: Plan, scores: NoisySums, output: int, cells: ScoreCells
+    curator: Curator, plan: Plan, release: NoisySums, output: int, cells: ScoreCells
 ) -> tuple[tuple[float, float], float]:
     """Release counts by score and class; return slope and shift, and the slope's relative error.
 
     Privacy
     -------
-    Spends `scores` once. Cells follow from released values and public ones, and so does the line;
+    Spends `release` once. Cells follow from released values and public ones, and so does the line;
     whatever they are, a row lies in one.
     """
-    counts, sigma = _release_counts(curator, plan, scores, output, cells)
+    counts, sigma = _release_counts(curator, plan, release, output, cells)
     line = fit_line(counts, sigma, cells.at)
     return line, slope_error(counts, sigma, cells.at, line)
 
 
 def _release_counts(
-    curator: Curator, plan: Plan, scores: NoisySums, output: int, cells: ScoreCells
+    curator: Curator, plan: Plan, release: NoisySums, output: int, cells: ScoreCells
 ) -> tuple[np.ndarray, float]:
     """Release counts by score and class, with their standard deviation.
 
     Both are in rows of the largest weight.
     """
-    counts = curator.sums(ScoreCounts(cells.edges, 2, output), scores)[:, :, 0] * plan.count_step
-    return counts, float(scores.deviations[0]) * plan.count_step
+    counts = curator.sums(ScoreCounts(cells.edges, 2, output), release)[:, :, 0] * plan.count_step
+    return counts, float(release.deviations[0]) * plan.count_step
 
 
 def calibrate_votes(
-    curator: Curator, plan: Plan, scores: NoisySums, votes: VoteScores
+    curator: Curator, plan: Plan, release: NoisySums, votes: VoteScores
 ) -> CalibratedVotes:
     """Calibrate votes: find the line from their sum to log-odds that fits the rows.
 
     Privacy
     -------
-    Spends `scores` once for each output.
+    Spends `release` once for each output.
     """
     curator.publish(UseLoss(plan.task.table(1.0, 1.0)))
     count = votes.n_trees // votes.n_outputs
     cells, worth = ScoreCells.of_votes(count), worth_of_vote(count)
     released = [
-        _release_counts(curator, plan, scores, output, cells) for output in range(votes.n_outputs)
+        _release_counts(curator, plan, release, output, cells) for output in range(votes.n_outputs)
     ]
     lines = [fit_line(*own, cells.at) for own in released]
     rows = pool_counts(
@@ -250,7 +250,7 @@ def calibrate_votes(
 def calibrate_scores(
     curator: Curator,
     plan: Plan,
-    scores: NoisySums | None,
+    release: NoisySums | None,
     model: _Model,
     rows: Sequence[float] | None = None,
 ) -> _Model:
@@ -259,22 +259,22 @@ def calibrate_scores(
     All rows count, also those that training left out: rows whose gradient was filtered, or that
     have spent their individual budgets, are the ones that fit the model worst.
 
-    Without a reserved release of `scores` the model is returned unchanged. Where the noisy counts
+    Without a `release` the model is returned unchanged. Where the noisy counts
     of `rows` of each output are small, so are the numbers of cells.
 
     Privacy
     -------
-    Spends `scores` once for each output, in addition to individual budgets where rows have some.
+    Spends `release` once for each output, in addition to individual budgets where rows have some.
     """
-    if scores is None:
+    if release is None:
         return model
     typical = model.typical()
     curator.close_budgets()
     curator.publish(UseLoss(plan.task.table(1.0, 1.0)))
-    sigma = float(scores.deviations[0]) * plan.count_step
+    sigma = float(release.deviations[0]) * plan.count_step
     counts = [None] * len(typical) if rows is None else [cells_for(own, sigma) for own in rows]
     cells = [ScoreCells.around(*own) for own in zip(typical, counts, strict=True)]
     lines = [
-        release_line(curator, plan, scores, output, own)[0] for output, own in enumerate(cells)
+        release_line(curator, plan, release, output, own)[0] for output, own in enumerate(cells)
     ]
     return model.with_calibration(np.array(lines))

@@ -1,16 +1,14 @@
-"""Releases before the first round: the target clipping range, and the initial score.
+"""The target clipping range: where a number's labels lie, found before the first round.
 
 Declared bounds of a number are often far wider than its labels, and all noise is in parts of their
 width. So rows are counted by label in a few cells with noise, the cells that have labels are
 divided further, and so on: each pass is a histogram of all rows, whose noise is that of one count.
 Labels are then scaled and clipped to the range. Where the counts are inconclusive, it stays wide.
-The initial score is that of the released mean label.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,13 +17,11 @@ from scipy.special import log_ndtr, ndtri_exp
 from privboost._core.grid import FULL_RANGE, LABEL_STEPS, SCORE_STEPS
 from privboost.accounting.events import Planned
 from privboost.accounting.noisy_sums import LaplaceRelease, NoisySums
-from privboost.engine.queries import GRADIENT_COUNT, ScoreCounts, TreeSums
-from privboost.engine.updates import AddTreeValues, SetClippingRange, Start
-from privboost.losses.base import LossTable, loss_of
+from privboost.engine.queries import ScoreCounts
+from privboost.engine.updates import SetClippingRange, Start
+from privboost.losses.base import loss_of
 from privboost.mechanisms.curator import Curator
-from privboost.models.scores import pool_counts
-from privboost.recipes.common.plan import Draft, Plan
-from privboost.trees.tree import stump
+from privboost.recipes.common.plan import Plan, PlanBasis
 
 PASSES = 3
 """Passes; each narrows a range that is too wide by a factor of up to 8."""
@@ -34,11 +30,13 @@ _CELLS = 25
 """Cells of one pass: an odd number, so that no edge divides labels in the middle."""
 
 _WIDE = 3
-"""Factor from which bounds count as too wide; then a larger error probability is taken."""
+"""Factor from which bounds count as too wide; then `KEEN` is taken."""
 
+CAREFUL = 0.1
+"""Probability that labels lie beyond an end of the range, while the bounds may fit."""
 
-CAREFUL, KEEN = 0.1, 0.15
-"""Probability that labels lie beyond an end of the range: while bounds may fit, and then."""
+KEEN = 0.15
+"""The same once the bounds are known to be too wide."""
 
 _UNEVEN = np.array([[0.2], [1.0], [5.0]])
 """Mean count of a full cell, relative to the mean of its run: one very full cell, of zeros say,
@@ -48,12 +46,12 @@ _LEAST_FULL = 0.5
 """Least mean count of a full cell, in standard deviations of the noise."""
 
 
-def plan_target_range(draft: Draft, share: float, kind: type[NoisySums]) -> Planned:
+def plan_target_range(basis: PlanBasis, share: float, kind: type[NoisySums]) -> Planned:
     """Return the releases of a number's clipping range, with a noise of 1; 0 is no share."""
-    if share > 0 and draft.task.target != "number":
+    if share > 0 and basis.task.target != "number":
         raise ValueError("span_share must be 0 for classes: they have no clipping range")
     what = "rows by label, to find the span of the target"
-    return Planned(kind(what, 1.0, cells=1, shares=(1.0,), **draft.bound), PASSES)
+    return Planned(kind(what, 1.0, cells=1, shares=(1.0,), **basis.bound), PASSES)
 
 
 def find_target_range(curator: Curator, plan: Plan) -> tuple[int, int]:
@@ -63,24 +61,24 @@ def find_target_range(curator: Curator, plan: Plan) -> tuple[int, int]:
 
     Privacy
     -------
-    Spends `plan.span` three times (`PASSES`), whatever the rows. A row lies in one cell of a pass;
-    the cells of a pass follow from earlier ones.
+    Spends `plan.range_release` three times (`PASSES`), whatever the rows. A row lies in one cell of
+    a pass; the cells of a pass follow from earlier ones.
     """
-    if plan.span is None:
+    if plan.range_release is None:
         return FULL_RANGE
     curator.publish(Start(loss_of("number", "squared").table(1.0, 1.0)))
     low, high = -SCORE_STEPS, SCORE_STEPS  # of states, which are minus the labels
     for _ in range(PASSES):
         edges = low + (high - low) * np.arange(_CELLS + 1) // _CELLS
         error = KEEN if _WIDE * (high - low) <= 2 * SCORE_STEPS else CAREFUL
-        first, last = full_cells(_histogram(curator, plan.span, edges), error)
+        first, last = full_cells(_histogram(curator, plan.range_release, edges), error)
         cell = -(-(high - low) // _CELLS)  # one more at each end, for a thin tail
         low = max(int(edges[first]) - cell, -SCORE_STEPS)
         high = min(int(edges[last]) + cell, SCORE_STEPS)
     fine = LABEL_STEPS // SCORE_STEPS
-    span = SetClippingRange(-high * fine, -low * fine)
-    curator.publish(span)
-    return span.low, span.high
+    clipping = SetClippingRange(-high * fine, -low * fine)
+    curator.publish(clipping)
+    return clipping.low, clipping.high
 
 
 def _histogram(curator: Curator, event: Any, edges: np.ndarray) -> np.ndarray:
@@ -139,60 +137,3 @@ def _log_ratio(deviates: np.ndarray) -> float:
     full = np.logaddexp.reduce(each, axis=0) - math.log(len(_UNEVEN))
     empty = -(deviates**2) / 2 - math.log(2 * math.pi) / 2
     return float((full - empty).sum())
-
-
-INIT_SHARES = (0.75, 0.25)
-"""Shares of the sum of labels and of the count in the release of the initial score."""
-
-
-def initial_release(
-    kind: type[NoisySums],
-    noise: float,
-    bound: Mapping[str, Any],
-    shares: tuple[float, float] = INIT_SHARES,
-) -> NoisySums:
-    """Return the release of one output's initial score; `bound` is `Draft.bound`."""
-    what = "labels and their count, for the initial score"
-    return kind(what, noise, cells=1, shares=shares, **bound)
-
-
-def release_start(
-    curator: Curator,
-    plan: Plan,
-    init: NoisySums,
-    clip: float | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Release the mean label and the number of rows of each output.
-
-    Initial scores are returned in score steps, and noisy counts in grid steps. The sum is released
-    in parts of `clip`, the bound of labels, so that one row adds at most one clip; by default it is
-    the largest label.
-
-    Privacy
-    -------
-    Spends `init` once for each output.
-    """
-    outputs, loss = range(plan.task.n_outputs), loss_of(plan.task.target, plan.task.loss)
-    clip = loss.start_clip if clip is None else clip
-    curator.publish(Start(loss.table(clip, 1.0), len(outputs)))
-    start = np.zeros(len(outputs), dtype=np.int32)
-    counts = np.zeros(len(outputs), dtype=np.int64)
-    for output in outputs:
-        query = TreeSums((stump(),), output, GRADIENT_COUNT)
-        total, counts[output] = curator.sums(query, init)[0, 0]
-        mean = total / max(counts[output], plan.contribution.row_steps)
-        score = loss.start(mean * (clip / loss.start_clip))
-        start[output] = int(np.rint(score * SCORE_STEPS))
-    return start, counts
-
-
-def count_rows(plan: Plan, init: NoisySums, counts: np.ndarray) -> np.ndarray:
-    """Return the noisy count of rows, and its deviation, in rows of the largest weight."""
-    return pool_counts(counts * plan.count_step, float(init.deviations[1]) * plan.count_step)
-
-
-def publish_start(curator: Curator, loss: LossTable, start: np.ndarray) -> None:
-    """Publish the loss of training and the initial scores."""
-    curator.publish(Start(loss, len(start)))
-    for output, score in enumerate(start):
-        curator.publish(AddTreeValues((stump(),), score.reshape(1, 1), output))
