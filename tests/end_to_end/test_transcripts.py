@@ -36,8 +36,8 @@ from privboost.estimators import privboost
 from privboost.mechanisms import sensitivity
 from privboost.mechanisms.curator import Curator
 from privboost.recipes import lazybb, sarus
-from privboost.recipes.common import plan as draft
 from privboost.recipes.common import probability_calibration
+from privboost.recipes.common.plan import PlanBasis
 from privboost.recipes.common.target_range import PASSES, find_target_range
 from privboost.recipes.privboost import boost_privboost
 from tests.tables import CLASSES, FEATURES, NUMBER, THREE, make_frame
@@ -347,8 +347,8 @@ def test_questions_that_follow_answers_move_by_no_more_than_planned(transcript, 
 
 def test_a_flagship_that_forgets_how_many_rows_a_unit_has_is_caught(transcript, monkeypatch):
     """The twin believes that a person has one row; plan and curator agree."""
-    forgets = lambda domain, bound: Contribution(bound is not None)  # noqa: E731
-    monkeypatch.setattr(draft, "contribution_of", forgets)
+    forgets = property(lambda own: Contribution(own.weight_bound is not None))
+    monkeypatch.setattr(PlanBasis, "contribution", forgets)
     ask(*QUESTIONS[1])
     assert any(far > 1.5 * claim for _, far, claim in transcript)
 
