@@ -259,16 +259,13 @@ def add_export(package):
         from privboost.models.model import Model
 
 
-        def text_of(model: Model) -> str:
+        def export(model: Model) -> bytes:
             """Return a text that describes a model."""
-            return model.to_text()
+            return model.to_text().encode()
         ''',
     )
     path = package / "export" / "export.py"
-    insert(path, '".onnx", ".sql")', '".txt", ')
-    insert(path, "from privboost.models.model", f"from privboost.export.{NAME} import text_of\n")
-    own = 'if suffix == ".txt":\n        return text_of(model).encode()\n    '
-    insert(path, 'if suffix == ".sql":', own)
+    insert(path, '".sql": ', f'".txt": "privboost.export.{NAME}", ')
 
 
 USE_EXPORT = """

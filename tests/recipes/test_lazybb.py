@@ -143,9 +143,8 @@ def test_it_learns(learner, delta, tmp_path):
     assert not hasattr(model, "predict_proba")
     with pytest.raises(AttributeError, match="votes are no log-odds"):
         model.predict_proba(frame)
-    with pytest.raises(AttributeError) as refused:
+    with pytest.raises(AttributeError, match="not log-odds"):
         model.model_.predict_proba(frame)
-    assert "not log-odds" in str(refused.value.__cause__)
     model.save(tmp_path / "m")
     back = load_model(tmp_path / "m")
     np.testing.assert_array_equal(back.predict(frame), model.predict(frame))
