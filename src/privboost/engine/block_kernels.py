@@ -86,9 +86,9 @@ def sum_by_id(
         Ids: uint16 if `wide`, else uint8.
     cell_of : uint16 array
         The cell of each id.
-    copies : int64 array of shape (shares, 2 · cells)
+    copies : int64 array of shape (shares, cells, 2)
     """
-    out = copies[number].reshape((copies.shape[1] // 2, 2))
+    out = copies[number]
     packed, held = np.zeros(LANES * out.shape[0], dtype=np.int64), 0
     for block in range(first, last):
         rows = sizes[block]
@@ -255,9 +255,9 @@ def sum_parts(
         The look-up table; see `engine.kernels.row_statistics`.
     ids_at, …, part_first
         The parts; see `engine.blocks.Parts`.
-    copies : int64 array of shape (shares, 2 · cells)
+    copies : int64 array of shape (shares, cells, 2)
     """
-    out = copies[number].reshape((copies.shape[1] // 2, 2))
+    out = copies[number]
     pairs, cells = np.empty(STRIDE, dtype=np.int64), np.empty(STRIDE, dtype=np.uint32)
     for block in range(first, last):
         _add_block_by_parts(
@@ -308,7 +308,7 @@ def sum_parts_packed(
     copies,
 ):
     """Do `sum_parts` for rows without weights; the sums of `PACKED_ROWS` rows stay packed."""
-    out = copies[number].reshape((copies.shape[1] // 2, 2))
+    out = copies[number]
     packed, held = np.zeros(LANES * out.shape[0], dtype=np.int64), 0
     pairs, cells = np.empty(STRIDE, dtype=np.int64), np.empty(STRIDE, dtype=np.uint32)
     for block in range(first, last):
@@ -429,11 +429,21 @@ def route_blocks(
     counts = copies[number]
     for block in range(first, last):
         rows = sizes[block]
-        narrow = bytes_at(narrow_at[block], n_narrow * rows).reshape((n_narrow, rows))
-        wide = codes_at(wide_at[block], n_wide * rows).reshape((n_wide, rows))
-        node = codes_at(node_at[block], rows)
-        runs = (levels, run_first, run_begin, run_length)
-        route_rows(narrow, wide, slots, goes_right, runs, depth, node)
+        narrow = bytes_at(narrow_at[block], n_narrow * rows)
+        wide, node = codes_at(wide_at[block], n_wide * rows), codes_at(node_at[block], rows)
+        route_rows(
+            narrow,
+            wide,
+            n_narrow,
+            slots,
+            goes_right,
+            levels,
+            run_first,
+            run_begin,
+            run_length,
+            depth,
+            node,
+        )
         if counts.size > 0:
             count_leaves(node, counts)
 

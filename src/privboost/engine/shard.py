@@ -296,11 +296,14 @@ class Shard(BaseShard):
 
         def by_id(active_at: np.ndarray | None, copies: np.ndarray) -> tuple[Any, ...]:
             ids, cell_of, _ = parts[0][0]
-            return (*whose, active_at, statistics.look_up, *ids, cell_of, copies)
+            return (*whose, active_at, statistics.look_up, *ids, cell_of, _pairs_of(copies))
 
         def by_parts(active_at: np.ndarray | None, copies: np.ndarray) -> tuple[Any, ...]:
             weight_at = () if packed else (rows.weight_at,)
-            return (*whose, *weight_at, active_at, statistics.look_up, several, copies)
+            return (
+                *(*whose, *weight_at, active_at, statistics.look_up, several),
+                _pairs_of(copies),
+            )
 
         look_ups, size = 1 + sum(map(len, parts)), 2 * sum(counts)
         if packed and len(parts) == 1 and len(parts[0]) == 1:
@@ -371,6 +374,11 @@ class Shard(BaseShard):
             raise RuntimeError("rows without ids cannot be sampled")
         chosen = sample.mask(ids).view(np.uint8)
         return chosen if active is None else chosen & active
+
+
+def _pairs_of(copies: np.ndarray) -> np.ndarray:
+    """Return sums of pairs of statistics by cell, for each share."""
+    return copies.reshape(len(copies), -1, 2)
 
 
 class Marks:

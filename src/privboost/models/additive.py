@@ -295,8 +295,11 @@ class AdditiveScores(Scores):
         return most
 
     def typical(self) -> np.ndarray:
-        layout = Layout(tuple(own.shape[1] for own in self.values))
-        return self.scores(Codes.of(layout, draw_rows(self.code_probabilities())[0]))
+        # A few rows: kernels of predictions take seconds to compile.
+        rows, scores = draw_rows(self.code_probabilities())[0], self.start[:, None]
+        for codes, values in zip(rows, self.values, strict=True):
+            scores = scores + values[:, codes]
+        return scores
 
     def with_calibration(self, lines: np.ndarray) -> AdditiveScores:
         """Return the calibrated scores; see `TreeScores.with_calibration`."""

@@ -15,6 +15,7 @@ from privboost.models.additive import AdditiveScores, PairValues, add_pairs, pai
 from privboost.models.checks import largest, need, need_keys, need_list, need_scores, within_grid
 from privboost.models.scores import ModelView, ScoreParts, Scores, draw_rows
 from privboost.models.trees import TreeScores
+from privboost.trees.tree import find_leaves
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,8 +157,14 @@ class InteractionScores(Scores):
         return most
 
     def typical(self) -> np.ndarray:
-        layout = Layout(tuple(self.trees.n_codes.tolist()))
-        return self.scores(Codes.of(layout, draw_rows(self.code_probabilities())[0]))
+        scores, rows = self.alone.typical(), draw_rows(self.code_probabilities())[0]
+        for pair in self.pairs:
+            cells = (own[rows[f]] for f, own in zip(pair.features, pair.cell_of, strict=True))
+            scores[pair.output] += pair.values[tuple(cells)]
+        codes = Codes.of(Layout(tuple(self.trees.n_codes.tolist())), rows)
+        for tree, values in self.trees.trees():
+            scores += values[:, find_leaves(codes, tree)]
+        return scores
 
     def with_calibration(self, lines: np.ndarray) -> InteractionScores:
         """Return the calibrated scores; see `TreeScores.with_calibration`."""

@@ -21,7 +21,6 @@ import numpy as np
 from privboost._core.compilation import compiled, inlined
 
 
-@compiled
 def walk_basis(ordered, ridge, rough):
     """Return C with C·Cᵀ = (ridge·I + rough·DᵀD)⁻¹, where D takes differences of neighbours."""
     low = np.empty(ordered)
