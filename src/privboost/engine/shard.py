@@ -234,7 +234,7 @@ class Shard(BaseShard):
                 cells = np.empty(len(block), dtype=np.uint32)
                 kernels.score_cells(state, edges, block.label, kinds, classes, cells)
                 pairs = self._pairs(k, look_up, output, self._counted(k, summand.sample))
-                kernels.sum_pairs(cells, None, pairs, out)
+                kernels.sum_pairs(cells, pairs, out)
             return out
 
         return add_all(self._rows.work(3, act))

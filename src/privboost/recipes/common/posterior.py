@@ -467,7 +467,7 @@ def _weigh(found, precision, variances, belief, values, weights):  # type: ignor
             own_sure[node] = both
             own_mean[node] = (first * own_mean[left] + second * own_mean[right]) / both
             evidence[t] += 0.5 * (
-                math.log(first * second / both) - first * second / both * apart**2
+                math.log(first * second / both) - first * second / both * (apart * apart)
             )
         evidence[t] += 0.5 * (math.log(own_sure[0]) - own_sure[0] * own_mean[0] ** 2)
     soften(evidence, belief, weights)

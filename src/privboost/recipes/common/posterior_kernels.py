@@ -209,7 +209,9 @@ def weigh_variances(info, pull, prior, least, first, variances, belief, evidence
         for k in range(first[i], i):
             for t in range(count):
                 own[t] -= lower[start[i] + k, t] * mean[k, t]
-    mean *= inverse
+    for i in range(size):
+        for t in range(count):
+            mean[i, t] *= inverse[i, t]
     for i in range(size - 1, -1, -1):
         own = mean[i]
         for k in range(first[i], i):
