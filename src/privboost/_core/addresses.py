@@ -66,7 +66,7 @@ def _lower(function: Any, kind: Any) -> None:
     """
     array = types.Array(kind, 1, "C")
 
-    @type_callable(function)  # type: ignore[no-untyped-call]
+    @type_callable(function)
     def _type(context):  # type: ignore[no-untyped-def]
         return lambda address, size: array
 
@@ -79,7 +79,7 @@ def _lower(function: Any, kind: Any) -> None:
         )
         width = context.get_constant(types.intp, kind.bitwidth // 8)
         data = builder.inttoptr(address, made.data.type)
-        populate_array(made, data, [size], [width], width, None)
+        populate_array(made, data, [size], [width], width, None)  # type: ignore[no-untyped-call]
         return made._getvalue()
 
 
@@ -88,7 +88,7 @@ _lower(codes_at, types.uint16)
 _lower(steps_at, types.int32)
 
 
-@type_callable(number_at)  # type: ignore[no-untyped-call]
+@type_callable(number_at)
 def _type_number(context):  # type: ignore[no-untyped-def]
     return lambda address, kind: types.float64
 
@@ -96,7 +96,7 @@ def _type_number(context):  # type: ignore[no-untyped-def]
 @lower_builtin(number_at, types.Integer, types.Integer)  # type: ignore[no-untyped-call]
 def _read_number(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
     address, number = arguments
-    found = cgutils.alloca_once(builder, context.get_value_type(types.float64))
+    found = cgutils.alloca_once(builder, context.get_value_type(types.float64))  # type: ignore[no-untyped-call]
     end = builder.append_basic_block("end")
     switch = builder.switch(number, end)
     for k, name in enumerate(NUMBERS):

@@ -36,7 +36,7 @@ FEW_ROWS = 2**16
 """Kernels work on fewer rows in one thread."""
 _WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 """Environment variables that set how OpenMP's idle threads wait."""
-_SHORT_SPIN = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "10000"}
+_SHORT_SPIN = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "40000"}
 
 _start_lock, _launch_lock = Lock(), Lock()
 _is_forked = False
@@ -79,8 +79,7 @@ KERNELS: list[Kernel] = []
 """All kernels of the modules that have been imported."""
 
 
-@intrinsic
-def _take(typing_context, counter):  # type: ignore[no-untyped-def]
+def _make_take(typing_context, counter):  # type: ignore[no-untyped-def]
     """Return the first number of an int64 array, and add 1 to it in the same instant."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
@@ -89,6 +88,9 @@ def _take(typing_context, counter):  # type: ignore[no-untyped-def]
         return builder.atomic_rmw("add", array.data, one, "monotonic")
 
     return types.int64(counter), generate
+
+
+_take: Any = intrinsic(_make_take)
 
 
 def kernel(function: Callable[..., None]) -> Kernel:

@@ -1,9 +1,8 @@
-"""Kernels that process blocks of rows, each thread a range of them; see `engine.kernels`.
+"""Kernels that process blocks of rows, each thread some ranges of them; see `engine.kernels`.
 
-Each `kernel` processes the blocks from `first` to before `last`, which are the share of rows that
-has a number. Arrays named `…_at` hold the addresses of each block's own arrays. Weights and the
-marks of active rows are None where there are none. Sums are added to the line of `copies` that has
-the share's number.
+Each `kernel` processes the blocks from `first` to before `last`; `number` is the thread's. Arrays
+named `…_at` hold the addresses of each block's own arrays. Weights and the marks of active rows are
+None where there are none. Sums are added to the thread's line of `copies`.
 """
 
 from __future__ import annotations

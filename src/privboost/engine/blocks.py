@@ -1,9 +1,4 @@
-"""The blocks of a shard, and how threads divide them.
-
-Look-up of a row's statistics in the table of a loss.
-
-The cells of rows in several parts, in the layout of `block_kernels`.
-"""
+"""The blocks of a CPU shard: their arrays as kernels read them, and how threads divide them."""
 
 from __future__ import annotations
 
@@ -80,6 +75,13 @@ _LARGE = 2**15
 
 Ids = tuple[np.ndarray, bool]
 """The address of each block's ids (codes or nodes), and whether an id takes two bytes."""
+
+
+class BlockArrays:
+    """An array for each block, such as marks of rows, and their addresses."""
+
+    def __init__(self, arrays: list[np.ndarray]) -> None:
+        self.arrays, self.at = arrays, addresses(arrays)
 
 
 class Blocks:

@@ -1,8 +1,4 @@
-"""Kernels that add the effects of features, and of pairs of them, to the scores of rows.
-
-Kernels that explain trees: the mass of codes, changes of scores, Shapley values.
-
-Kernels that predict with many trees by their unique splits.
+"""Kernels of models: scores of rows, with many trees by their unique splits, and explanations.
 
 Thousands of nodes have few unique splits: a feature of 193 codes has 192 thresholds. Each split is
 compared with a stride of rows once; a node then costs a few operations on bitmasks.

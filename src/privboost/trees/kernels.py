@@ -1,16 +1,10 @@
 """Kernels that route rows down a tree. Indices are unsigned, as in `engine.kernels`.
 
-Split bitmasks, one bit for each row in words of 64, as LLVM vector operations.
-
-numba has no vector types, so these intrinsics emit LLVM IR for a stride of 512 rows. LLVM compiles
-it to the vector instructions of the processor: 64 codes are compared in one of them, or in a few.
-
-Kernels that route rows by comparisons of their codes with intervals, 512 rows at a time.
-
 A node sends the codes of some intervals ("runs") to the right: most often one. Processors compare
 64 codes with the ends of an interval in a few instructions, so evaluating all nodes of a level for
-all rows is faster than looking up each row's own node, as long as intervals are few. Indices are
-unsigned, as in `engine.kernels`.
+a stride of 512 rows is faster than looking up each row's own node, as long as intervals are few.
+The result is a bitmask for each split, one bit a row, in words of 64. numba has no vector types, so
+intrinsics emit LLVM IR for these comparisons.
 """
 
 from __future__ import annotations

@@ -1,15 +1,11 @@
-"""The algebra of Gaussian posteriors: symmetric matrices, in one fixed order of additions.
+"""The algebra of Gaussian posteriors and of noise that runs through them.
 
 No library of linear algebra is used: their last bits differ between processors, and a seeded model
 is the same everywhere. A measurement joins the bins of a cell, and a random walk joins neighbours,
 so the matrices of a numeric feature are narrow bands: of any matrix only the entries between the
 first bin that a line is joined with and its diagonal are used, and factors fill nothing else.
-Several prior variances, or draws, lie side by side in memory: processors do several at once, and
-every number has its terms in the same order.
-
-How drawn noise runs through posteriors, many draws side by side, added in one fixed order.
-
-The last axis of all arrays of noise is the draws: they do not touch each other.
+Several prior variances, or draws of noise (always the last axis), lie side by side in memory:
+processors do several at once, and every number has its terms in the same order.
 """
 
 from __future__ import annotations
@@ -21,7 +17,7 @@ import numpy as np
 from privboost._core.compilation import compiled, inlined
 
 
-def walk_basis(ordered, ridge, rough):
+def walk_basis(ordered: int, ridge: float, rough: float) -> np.ndarray:
     """Return C with C·Cᵀ = (ridge·I + rough·DᵀD)⁻¹, where D takes differences of neighbours."""
     low = np.empty(ordered)
     below = np.zeros(ordered)
