@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from privboost.accounting.accountants import PldProfile, choose_accountant
+from privboost.accounting.accountants import PldAccountant, choose_accountant
 from privboost.accounting.bounded_range import compose_ranges, mixed_reach
 from privboost.accounting.events import Planned
 from privboost.accounting.formulas import (
@@ -36,7 +36,7 @@ def pld_epsilon(noise_multiplier: float, sampling_rate: float, rounds: int, delt
     check_sampling_rate(sampling_rate)
     check_probability("delta", delta)
     events = _equal_gaussians(noise_multiplier, sampling_rate, rounds)
-    return PldProfile(events).ideal_epsilon(delta)
+    return PldAccountant(events).ideal_epsilon(delta)
 
 
 def calibrate_gaussian(

@@ -20,7 +20,7 @@ import pyarrow as pa
 import privboost
 from bench.data import load, names
 from privboost import Domain, export_model
-from privboost.data.features import ClassTarget
+from privboost.data.targets import ClassTarget
 from privboost.export.formula import missing_text
 from privboost.models.model import Model
 from privboost.recipes import RECIPES

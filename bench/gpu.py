@@ -28,9 +28,8 @@ from privboost._core.grid import BLOCK_ROWS, VECTOR_STEPS
 from privboost.cuda.backend import CudaBackend, open_cuda
 from privboost.cuda.device import find_devices, open_device
 from privboost.cuda.rows import leave_numbers
-from privboost.data.attached_columns import open_source
 from privboost.data.encoding import Encoder
-from privboost.data.loading import Load, RowLoader, load_rows
+from privboost.data.loading import Load, RowLoader, load_rows, open_source
 from privboost.data.rows import Codes, Rows
 from privboost.datasets import load_adult
 from privboost.engine.backend import LocalBackend
@@ -46,7 +45,7 @@ from privboost.engine.queries import (
 from privboost.engine.updates import AddCellValues, AddTreeValues, SetTerms, Start, Update
 from privboost.losses.base import loss_of
 from privboost.randomness.sampling import Sample
-from privboost.recipes.adassp_terms import design
+from privboost.recipes.common.coordinates import design
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import Tree, stump
 

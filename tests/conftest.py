@@ -17,6 +17,7 @@ from hypothesis import settings
 from privboost._core import threads
 from privboost.data import encoding
 from privboost.randomness import keystream
+from tests import fits
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
@@ -30,7 +31,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 class _Keys:
-    """Stands in for `secrets`: each test has keys of its own, the same in every run."""
+    """Stands in for `secrets`: each test has keys of its own, the same in every run.
+
+    They follow from the test's name and parameters, not from its file: a test may be moved.
+    """
 
     def __init__(self) -> None:
         self.start("")
@@ -48,19 +52,19 @@ keystream.secrets = _KEYS
 
 _SLOWEST = (
     "audit/test_audit.py",
-    "boosting/test_target_span.py",
-    "boosting/test_echoes.py",
-    "estimators/test_extremes.py",
+    "recipes/test_target_range.py",
+    "recipes/test_noise_replay.py",
+    "estimators/test_extreme_parameters.py",
     "estimators/test_sklearn_checks.py",
-    "test_package.py",
-    "e2e/test_cli_manners.py",
-    "e2e/test_cli.py",
-    "models/test_forgeries.py",
-    "e2e/test_identity.py",
+    "project/test_package.py",
+    "cli/test_conventions.py",
+    "cli/test_commands.py",
+    "models/test_forged_files.py",
+    "end_to_end/test_identity.py",
     "evaluation/test_evaluate.py",
-    "e2e/test_kinds.py",
+    "end_to_end/test_feature_kinds.py",
     "search/test_search.py",
-    "test_surroundings.py",
+    "_core/test_compilation.py",
 )
 
 
@@ -73,7 +77,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
-    _KEYS.start(item.nodeid)
+    _KEYS.start(item.name)
 
 
 @pytest.fixture(scope="module")
@@ -86,3 +90,22 @@ def eager_threads():
         patch.setattr(threads, "_cores", lambda: 4)
         patch.setattr(encoding, "_FEWEST_ROWS", 100)
         yield
+
+
+def _offered(name):
+    """Return a fit, or skip the test where the recipe refuses such fits."""
+    if reason := fits.refusal(name):
+        pytest.skip(reason)
+    return fits.ALL[name]
+
+
+@pytest.fixture(params=fits.BASIC)
+def basic_fit(request):
+    """Each recipe on each kind of target, with weights, with units and with pure ε."""
+    return _offered(request.param)
+
+
+@pytest.fixture(params=fits.ALL)
+def any_fit(request):
+    """The same, and parameters that change what recipes release."""
+    return _offered(request.param)

@@ -21,17 +21,18 @@ from privboost._core import codec
 from privboost._core.checks import is_writable
 from privboost._core.threads import Kernel
 from privboost.data import kernels as coding_kernels
-from privboost.data.features import CategoricalFeature, ClassTarget
+from privboost.data.features import CategoricalFeature
+from privboost.data.targets import ClassTarget
 from privboost.engine import block_kernels, kernels
 from privboost.engine.backend import LocalBackend
 from privboost.engine.protocol import MAGIC
 from privboost.engine.queries import TreeSums
 from privboost.engine.updates import AddTreeValues
-from privboost.estimators import stream_files
+from privboost.estimators import stream_format
+from privboost.models import additive, interactions, trees
 from privboost.models import kernels as model_kernels
 from privboost.models import model as files
 from privboost.models import scores as importance
-from privboost.models import trees
 from privboost.trees import kernels as tree_kernels
 
 ODD = [0, -1, 1, 7, 255, 2**31, 2**63, -(2**70), 10**30, 10**400, 0.5, -1e308, 1e-320, float("nan")]
@@ -58,7 +59,8 @@ def interpreted(monkeypatch):
     monkeypatch.setattr(importance, "N_DRAWS", 1)
     monkeypatch.setattr(trees, "_ITERATIONS", 2)
     plain = {}
-    for module in (coding_kernels, kernels, block_kernels, model_kernels, tree_kernels):
+    models = (model_kernels, additive, interactions)
+    for module in (coding_kernels, kernels, block_kernels, tree_kernels, *models):
         for kernel in vars(module).values():
             if isinstance(kernel, numba.core.registry.CPUDispatcher):
                 plain[id(kernel)] = kernel.py_func
@@ -98,7 +100,7 @@ def assemble(text: str, magic: bytes, arrays=()) -> bytes:
 def pack(content: bytes) -> bytes:
     """Pack a stream's content, if enough of it is left to tell what is text."""
     try:
-        return stream_files._packed(content)
+        return stream_format._packed(content)
     except ValueError:
         return content
 
@@ -119,19 +121,19 @@ class Forger:
 
     def stream(self, data: bytes) -> bytes:
         """Return a forged stream: its rows, budgets, model, or what its rows were told."""
-        content = stream_files._unpacked(stream_files.STREAM_FILE.unseal(data, ""))
+        content = stream_format._unpacked(stream_format.STREAM_FILE.unseal(data, ""))
         where = self.rng.random()
         if where < 0.2:
-            return stream_files.STREAM_FILE.seal(pack(self.spoil(content)))
-        form = codec.load(content, stream_files._MAGIC)
+            return stream_format.STREAM_FILE.seal(pack(self.spoil(content)))
+        form = codec.load(content, stream_format._MAGIC)
         if where < 0.3:
             form["model"] = np.frombuffer(self.model(form["model"].tobytes()), dtype=np.uint8)
         elif where < 0.6:
             form = self.told(form)
         else:
             form = self.change(form)
-        content = write(form, stream_files._MAGIC)
-        return stream_files.STREAM_FILE.seal(pack(content))
+        content = write(form, stream_format._MAGIC)
+        return stream_format.STREAM_FILE.seal(pack(content))
 
     def told(self, form):
         """Change one update of the log, or their order."""
@@ -242,7 +244,7 @@ def try_model(data: bytes) -> bool:
 def try_stream(data: bytes) -> bool:
     """The same for a stream: its model predicts, and its rows follow what they were told."""
     try:
-        stream, model = stream_files.read_stream(data, "file")
+        stream, model = stream_format.read_stream(data, "file")
     except ModelFileError:
         return False
     check_predictions(model)

@@ -10,15 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from privboost._core.grid import BLOCK_ROWS
-from privboost.data.loading import (
-    Coded,
-    Load,
-    bound_units,
-    code_piece,
-    number_units,
-    read_loader,
-    without,
-)
+from privboost.data.contribution_bound import bound_units, number_units, without
+from privboost.data.loading import Coded, Load, code_piece, read_loader
 from privboost.data.rows import join
 from privboost.engine.backend import add_sums, add_tallies
 from privboost.engine.queries import Query

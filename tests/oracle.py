@@ -23,45 +23,10 @@ import numpy as np
 
 from privboost import Domain, SBDTClassifier, evaluate, export_model
 from privboost._core import codec
-from tests import identity
-from tests.federation.parties import federate
+from tests.federated.parties import federate
+from tests.fits import ALL, fit_stream, refusal
 from tests.hostile import HostileBackend
-from tests.tables import CLASSES, FEATURES, NUMBER, THREE, make_domain, make_frame
-
-UNIT = {"column": "person", "max_rows": 3}
-
-
-def runs():
-    """Yield a name and a function that fits, for every recipe in several ways."""
-    names = {id(CLASSES): "two classes", id(THREE): "three classes", id(NUMBER): "numbers"}
-    for target, weighted, epsilon in identity.FLAGSHIP:
-        name = f"privboost, {names[id(target)]}"
-        yield (
-            name,
-            lambda t=target, w=weighted, e=epsilon, **how: identity.fit(t, w, epsilon=e, **how),
-        )
-    yield "privboost, pure", lambda **how: identity.fit(CLASSES, False, delta=0.0, **how)
-    yield "privboost, units", lambda **how: identity.fit(CLASSES, True, unit=UNIT, **how)
-    for number, how in enumerate(identity.TREES):
-        target, weighted = identity.TASKS[number % 3]
-        yield (
-            f"sbdt {number}, {names[id(target)]}",
-            lambda t=target, w=weighted, h=how, **where: identity.fit_trees(t, w, h, **where),
-        )
-    for number, (kind, target, weighted, how) in enumerate(identity.GREEDY):
-        yield (
-            f"{kind.__name__} {number}",
-            lambda k=kind, t=target, w=weighted, h=how, **where: identity.fit_greedy(
-                k, t, w, h, **where
-            ),
-        )
-    for number, (kind, target, weighted, how) in enumerate(identity.OTHERS):
-        yield (
-            f"{kind.__name__} {number}",
-            lambda k=kind, t=target, w=weighted, h=how, **where: identity.fit_other(
-                k, t, w, h, **where
-            ),
-        )
+from tests.tables import CLASSES, FEATURES, NUMBER, make_domain, make_frame
 
 
 @contextmanager
@@ -117,8 +82,8 @@ def main() -> None:
     only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
     with TemporaryDirectory() as where:
         folder = Path(where)
-        for name, fit in runs():
-            if only not in name:
+        for name, fit in ALL.items():
+            if only not in name or refusal(name):
                 continue
             artefacts(name, fit(n_jobs=2), folder)
             with recorded() as found:
@@ -127,7 +92,7 @@ def main() -> None:
             say(f"{name}: hostile model", (folder / "hostile.pvb").read_bytes())
             say(f"{name}: commands", b"".join(sorted(set(sent))))
         if only in "stream":
-            model = identity.fit_stream(0.3)
+            model = fit_stream(0.3)
             model.save_stream(folder / "stream")
             say("stream", (folder / "stream").read_bytes())
             artefacts("stream", model, folder)
@@ -138,8 +103,9 @@ def main() -> None:
             )
             say("learned domain", json.dumps(learned.to_dict(), sort_keys=True))
         if only in "evaluation":
-            for target in (CLASSES, NUMBER):
-                model = identity.fit(target, False)
+            for name, target in (("two classes", CLASSES), ("numbers", NUMBER)):
+                fit = ALL[f"privboost, {name}"]._replace(weighted=False)
+                model = fit(epsilon=1.0)
                 scored = evaluate(
                     model.model_,
                     make_frame(500, 2, target),

@@ -10,16 +10,8 @@ import pyarrow as pa
 
 from privboost import Domain
 from privboost._core.threads import ThreadPool
-from privboost.data.attached_columns import open_source
-from privboost.data.loading import (
-    RowLoader,
-    UnitRule,
-    _read,
-    bound_units,
-    check_schema,
-    load_rows,
-    number_units,
-)
+from privboost.data.contribution_bound import UnitRule, bound_units, number_units
+from privboost.data.loading import RowLoader, _read, check_schema, load_rows, open_source
 from privboost.randomness.keystream import KeyStream
 
 FEATURES = {

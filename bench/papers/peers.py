@@ -17,7 +17,7 @@ import pandas as pd
 from bench.papers.figure import Point
 from bench.papers.protocol import score, split, table
 from privboost import ClassTarget, Domain
-from privboost.data.features import to_scale
+from privboost.data.scales import to_scale
 
 Prepare = Callable[[pd.DataFrame], Any]
 """From rows of a table to what a learner takes."""

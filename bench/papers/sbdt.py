@@ -31,7 +31,7 @@ from bench.papers.sbdt_points import (
     peers,
 )
 from bench.papers.sbdt_streams import figure5
-from privboost.recipes.sbdt_presets import CLASS_PRESETS, COUNT_EPSILON, DELTA, NUMBER_PRESETS
+from privboost.recipes.sbdt import CLASS_PRESETS, COUNT_EPSILON, DELTA, NUMBER_PRESETS
 
 CLASS_EPSILONS = (0.01, 0.02, 0.03, 0.1, 0.5)
 NUMBER_EPSILONS = (0.05, 0.1, 0.2, 0.3, 0.5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.papers.figure import Point
 from bench.papers.sbdt_points import EXACT, ROWS, How, as_coded, others, ours
-from privboost.recipes.sbdt_presets import COUNT_EPSILON, DELTA
+from privboost.recipes.sbdt import COUNT_EPSILON, DELTA
 
 WITHOUT_START = {"init_epsilon": None, "init_count_epsilon": None, "init_clip": None}
 FIGURE4: dict[str, How] = {

@@ -20,7 +20,7 @@ from bench.papers.figure import Point
 from bench.papers.protocol import make, score, split, table
 from bench.papers.sbdt_points import METRICS, RECIPES, ROWS
 from privboost import ClassTarget
-from privboost.recipes.sbdt_presets import COUNT_EPSILON, DELTA
+from privboost.recipes.sbdt import COUNT_EPSILON, DELTA
 
 SHARED: dict[str, Any] = {
     "delta": DELTA,

@@ -19,9 +19,8 @@ from bench.speed.clock import Act, Timing, compare
 from bench.speed.growth import made_up
 from privboost import Domain, PrivBoostClassifier
 from privboost._core.threads import count_threads
-from privboost.data.attached_columns import open_source
 from privboost.data.encoding import Encoder
-from privboost.data.loading import Load, RowLoader, load_rows
+from privboost.data.loading import Load, RowLoader, load_rows, open_source
 from privboost.engine.backend import Backend, LocalBackend
 from privboost.engine.queries import CellSums, NodeHistograms, TreeSums
 from privboost.engine.updates import AddCellValues, AddTreeValues, Start

@@ -11,16 +11,15 @@ from bench.speed.clock import Act, Timing, compare
 from bench.speed.growth import made_up
 from privboost import Domain, SBDTClassifier
 from privboost._core.grid import VECTOR_STEPS
-from privboost.data.attached_columns import open_source
 from privboost.data.encoding import Encoder
-from privboost.data.loading import Load, RowLoader
+from privboost.data.loading import Load, RowLoader, open_source
 from privboost.engine.backend import open_local
 from privboost.engine.queries import GramSums
 from privboost.engine.updates import SetTerms, Start
 from privboost.losses.base import loss_of
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.noise import discrete_gaussian
-from privboost.recipes.adassp_terms import design
+from privboost.recipes.common.coordinates import design
 
 VECTORS, COORDINATES = 1000, 128
 ROWS, COLUMNS = 1_000_000, 100

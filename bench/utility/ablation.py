@@ -23,7 +23,7 @@ from bench.utility.measuring import SHARE
 from bench.utility.plan import FIVE, delta_of
 from bench.utility.scores import MAIN, score
 from bench.utility.tables import kind, load
-from privboost.recipes import privboost_plan
+from privboost.recipes import privboost
 from privboost.recipes.common import feature_posteriors, interactions, posterior
 
 EPSILONS = (0.1, 1.0)
@@ -40,7 +40,7 @@ class Without:
 
 IDEAS = {
     "nothing": Without(),
-    "coarse cells: 32 in every question": Without({}, {(privboost_plan, "FEWEST_CELLS"): 32}),
+    "coarse cells: 32 in every question": Without({}, {(privboost, "FEWEST_CELLS"): 32}),
     "pooled answers: the last one alone": Without({}, {(posterior, "FADE"): 0.0}),
     "scale by evidence: a variance of .1": Without(
         {}, {(posterior, "VARIANCES"): np.full(len(posterior.VARIANCES), 0.1)}

@@ -14,12 +14,9 @@ from privboost.recipes import ESTIMATORS
 # isort: off
 if TYPE_CHECKING:  # the same names, for tools that read types
     from privboost.data.domain import Domain as Domain
+    from privboost.data.features import CategoricalFeature as CategoricalFeature
+    from privboost.data.targets import ClassTarget as ClassTarget, NumberTarget as NumberTarget
     from privboost.data.features import (
-        CategoricalFeature as CategoricalFeature,
-        ClassTarget as ClassTarget,
-        NumberTarget as NumberTarget,
-    )
-    from privboost.data.ordered_features import (
         BooleanFeature as BooleanFeature,
         DateFeature as DateFeature,
         DurationFeature as DurationFeature,
@@ -76,7 +73,7 @@ if TYPE_CHECKING:  # the same names, for tools that read types
     from privboost.explanations.explanation import LocalExplanation as LocalExplanation
     from privboost.export.export import export_model as export_model
     from privboost.evaluation.model_card import ModelCard as ModelCard, model_card as model_card
-    from privboost.search.search import PrivateSearchCV as PrivateSearchCV
+    from privboost.search import PrivateSearchCV as PrivateSearchCV
     from privboost.models.model import load_model as load_model
     from privboost.models.model import Model as Model
     from privboost.estimators.recommendation import (
@@ -89,15 +86,15 @@ if TYPE_CHECKING:  # the same names, for tools that read types
 __version__ = "0.1.0"
 
 _HOMES = {
-    "BooleanFeature": "data.ordered_features",
+    "BooleanFeature": "data.features",
     "CategoricalFeature": "data.features",
-    "ClassTarget": "data.features",
-    "DateFeature": "data.ordered_features",
+    "ClassTarget": "data.targets",
+    "DateFeature": "data.features",
     "Domain": "data.domain",
-    "DurationFeature": "data.ordered_features",
-    "NumberTarget": "data.features",
-    "NumericFeature": "data.ordered_features",
-    "OrdinalFeature": "data.ordered_features",
+    "DurationFeature": "data.features",
+    "NumberTarget": "data.targets",
+    "NumericFeature": "data.features",
+    "OrdinalFeature": "data.features",
     "Unit": "_core.unit",
     "BudgetError": "_core.errors",
     "DeviceError": "_core.errors",
@@ -123,7 +120,7 @@ _HOMES = {
     "LocalExplanation": "explanations.explanation",
     "ModelCard": "evaluation.model_card",
     "model_card": "evaluation.model_card",
-    "PrivateSearchCV": "search.search",
+    "PrivateSearchCV": "search",
     "export_model": "export.export",
     "Model": "models.model",
     "load_model": "models.model",
@@ -135,10 +132,14 @@ _HOMES = {
 __all__ = sorted(_HOMES)
 
 register("Domain.learn", "privboost.domain_inference.inference", "learn_domain")
+register("report_document", "privboost.reports.sections", "report_document")
 register("loader PVBLOAD1", "privboost.data.loading", "RowLoader")
 register("loader PVBPART1", "privboost.data.loading", "SplitLoader")
 register("loader PVBSIZE1", "privboost.domain_inference.bounds", "InferenceLoader")
 register("loader PVBEVAL1", "privboost.evaluation.outcomes", "OutcomeLoader")
+register("outcomes classes", "privboost.evaluation.classes", "ClassOutcomes")
+register("outcomes number", "privboost.evaluation.numbers", "NumberOutcomes")
+register("outcomes exact number", "privboost.evaluation.numbers", "ExactNumberOutcomes")
 
 
 if not TYPE_CHECKING:  # else every name would be known, and could be anything

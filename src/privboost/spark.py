@@ -29,7 +29,7 @@ from pyspark.sql.types import (
 from sklearn.base import clone
 
 from privboost._core.checks import check_choice
-from privboost.data.features import ClassTarget
+from privboost.data.targets import ClassTarget
 from privboost.estimators.base import PrivateEstimator
 from privboost.models.model import Model as TrainedModel
 from privboost.models.model import model_bytes, read_model

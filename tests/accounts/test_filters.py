@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privboost import BudgetError
-from privboost.accounting.accountant import grid_size
 from privboost.accounting.accountants import GdpAccountant, RdpAccountant
 from privboost.accounting.composition import ORDERS, Curve, curve_epsilons, curve_of
 from privboost.accounting.events import Planned, Relation, Selection
 from privboost.accounting.formulas import laplace_rdp, rdp_to_epsilon
+from privboost.accounting.grid_slack import grid_size
 from privboost.accounting.individual_budgets import RenyiBudget
 from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease, ThresholdRelease
 from privboost.accounts.filters import GaussianFilter, Price, RenyiFilter

@@ -32,7 +32,7 @@ from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import COUNT, GRADIENT_COUNT, CellSums, GramSums, NodeHistograms
 from privboost.engine.updates import SetTerms, Start
 from privboost.losses.logistic import LOGISTIC
-from privboost.losses.squared_number import SQUARED_NUMBER
+from privboost.losses.squared import SQUARED_NUMBER
 from privboost.mechanisms import individual_filter
 from privboost.mechanisms.curator import Curator, noisy_threshold
 from privboost.mechanisms.utilities import LeafClass, RuleError, SplitGain
@@ -40,7 +40,7 @@ from privboost.randomness.keystream import KeyStream
 from privboost.trees.cell_map import CellMap
 from privboost.trees.splits import join_splits
 from privboost.trees.tree import stump
-from tests.utilities import LargestCell
+from tests.mechanisms.largest_cell import LargestCell
 
 RUNS = 3000
 """How often a single release is made: a part of its noise then shows by a margin of 0.4 in ε."""

@@ -12,9 +12,8 @@ from bench.papers.peers import NEEDS
 from bench.speed import cores, fits, growth, scale
 from privboost import Domain
 from privboost._core.grid import CLIP_STEPS
-from privboost.data.attached_columns import open_source
 from privboost.data.encoding import Encoder
-from privboost.data.loading import Load, RowLoader
+from privboost.data.loading import Load, RowLoader, open_source
 from privboost.engine.backend import open_local
 from privboost.engine.queries import COUNT, TreeSums
 from privboost.engine.updates import Start

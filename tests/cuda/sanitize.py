@@ -11,7 +11,6 @@ sums, streams; then it says which kernels were launched.
 import re
 import sys
 import warnings
-from functools import partial
 
 import numpy as np
 
@@ -20,22 +19,21 @@ from privboost._core.grid import BLOCK_ROWS, VECTOR_STEPS
 from privboost.cuda.backend import CudaBackend
 from privboost.cuda.device import MANY_ROWS, find_devices, open_device, source
 from privboost.cuda.rows import NumberLoader, Uncoded
-from privboost.data.attached_columns import open_source
 from privboost.data.encoding import Encoder
-from privboost.data.loading import Load, RowLoader, load_rows
+from privboost.data.loading import Load, RowLoader, load_rows, open_source
 from privboost.data.rows import Codes, Layout, Rows
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import CellSums, GramSums, LinearSums, NodeHistograms, TreeSums
 from privboost.engine.updates import Start
 from privboost.losses.base import loss_of
 from privboost.losses.logistic import LOGISTIC
-from privboost.recipes.adassp_terms import design
+from privboost.recipes.common.coordinates import design
 from privboost.trees.cell_map import CellMap
 from tests.cuda.conftest import crowd
 from tests.engine.test_linear import DESIGNS, coded, started
 from tests.engine.test_queries import CASES, queries, random_tree, rows_for, updates
-from tests.engine.test_samples import sampled
-from tests.identity import OTHERS, TREES, bytes_of, fit_other, fit_trees
+from tests.engine.test_sampled_queries import sampled
+from tests.fits import ALL, bytes_of
 from tests.tables import CLASSES, NUMBER, make_domain, make_frame, opens
 
 
@@ -113,9 +111,8 @@ def check_codes(device):
 
 def check_fits(device):
     """Budgets, and votes."""
-    fits = [partial(fit_trees, CLASSES, False, TREES[0])]
-    fits += [partial(fit_other, *other) for other in OTHERS[:3:2]]
-    for fit in fits:
+    for name in ("sbdt 0, two classes", "LazyBBClassifier 0", "LazyBBClassifier 2"):
+        fit = ALL[name]
         assert bytes_of(fit(backend=opens(CudaBackend, devices=[device]))) == bytes_of(fit())
 
 

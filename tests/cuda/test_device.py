@@ -10,9 +10,8 @@ from privboost import PrivBoostClassifier
 from privboost._core.errors import DeviceError
 from privboost.cuda import backend
 from privboost.cuda.device import find_devices, open_device
-from privboost.data.attached_columns import open_source
 from privboost.data.encoding import Encoder
-from privboost.data.loading import Load, RowLoader
+from privboost.data.loading import Load, RowLoader, open_source
 from privboost.data.table import RemoteTable
 from privboost.engine.backend import LocalBackend
 from tests.cuda import sanitize

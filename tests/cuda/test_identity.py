@@ -8,21 +8,10 @@ import pytest
 from privboost import PrivBoostClassifier, evaluate
 from privboost.cuda.backend import CudaBackend
 from privboost.data.loading import load_rows
+from tests import fits
 from tests.cuda.conftest import crowd
-from tests.identity import (
-    FLAGSHIP,
-    GREEDY,
-    OTHERS,
-    TASKS,
-    TREES,
-    bytes_of,
-    fit,
-    fit_greedy,
-    fit_other,
-    fit_stream,
-    fit_trees,
-)
-from tests.tables import CLASSES, NUMBER, make_frame, opens
+from tests.fits import bytes_of, fit_stream
+from tests.tables import make_frame, opens
 
 
 def on_several(devices, loads):
@@ -36,25 +25,13 @@ def same(run, device):
     assert bytes_of(run(backend=partial(on_several, crowd(device)))) == expected
 
 
-@pytest.mark.parametrize(("target", "weighted", "epsilon"), FLAGSHIP)
-def test_the_flagship(device, target, weighted, epsilon):
-    same(partial(fit, target, weighted, epsilon=epsilon), device)
+def test_every_recipe(device, any_fit):
+    same(any_fit, device)
 
 
-@pytest.mark.parametrize("how", TREES, ids=lambda how: "-".join(map(str, how.values())))
-@pytest.mark.parametrize(("target", "weighted"), TASKS)
-def test_random_trees(device, target, weighted, how):
-    same(partial(fit_trees, target, weighted, how), device)
-
-
-@pytest.mark.parametrize(("kind", "target", "weighted", "how"), GREEDY)
-def test_greedy_trees(device, kind, target, weighted, how):
-    same(partial(fit_greedy, kind, target, weighted, how), device)
-
-
-@pytest.mark.parametrize(("kind", "target", "weighted", "how"), OTHERS)
-def test_votes_and_linear_models(device, kind, target, weighted, how):
-    same(partial(fit_other, kind, target, weighted, how), device)
+@pytest.mark.parametrize("name", sorted(fits.RANDOM_TREES.keys() - fits.ALL.keys()))
+def test_random_trees(device, name):
+    same(fits.RANDOM_TREES[name], device)
 
 
 @pytest.mark.parametrize("subsample", [1.0, 0.3])
@@ -62,15 +39,11 @@ def test_streams(device, subsample):
     same(partial(fit_stream, subsample), device)
 
 
-def test_units(device):
-    same(partial(fit, CLASSES, True, unit={"column": "person", "max_rows": 50}), device)
-
-
 def test_evaluation(device):
     there = opens(CudaBackend, devices=[device])
-    for target in (CLASSES, NUMBER):
-        frame = make_frame(500, 1, target)
-        model = fit(target, False)
+    for name in ("privboost, two classes", "privboost, numbers"):
+        fit = fits.ALL[name]
+        frame, model = fit.frame(500, 1), fit()
         asked = {"epsilon": 1.0, "delta": 1e-6, "random_state": 3}
         assert evaluate(model, frame, backend=there, **asked) == evaluate(model, frame, **asked)
 

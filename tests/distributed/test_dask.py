@@ -16,27 +16,21 @@ distributed = pytest.importorskip("distributed", reason="Dask is not installed: 
 dd = pytest.importorskip("dask.dataframe", reason="Dask is not installed: extra 'dask'")
 
 from privboost import (
-    BoostedAdaSSPClassifier,
-    BoostedAdaSSPRegressor,
     ClusterError,
     Domain,
-    DPXGBClassifier,
-    DPXGBRegressor,
-    LazyBBClassifier,
     PrivateSearchCV,
     PrivBoostClassifier,
     PrivBoostRegressor,
-    SarusXGBClassifier,
-    SarusXGBRegressor,
     SBDTClassifier,
-    SBDTRegressor,
     SchemaError,
+    __version__,
     evaluate,
 )
 from privboost.dask import from_worker_files
 from privboost.distributed.dask_backend import DaskCluster
-from privboost.distributed.dask_worker import LoadSpec, code_part, own_version
+from privboost.distributed.dask_worker import LoadSpec, code_part
 from privboost.models.model import model_bytes
+from tests import fits
 from tests.distributed.dask_frames import in_parts, start
 from tests.distributed.hooked import Hooked
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
@@ -58,30 +52,27 @@ def bytes_of(*args, **how):
     return model_bytes(train(*args, **how).model_)
 
 
-RECIPES = [
-    (PrivBoostClassifier, THREE, True, {}),
-    (PrivBoostRegressor, NUMBER, True, {}),
-    (SBDTClassifier, CLASSES, False, {"subsample": 0.3, "features": "uniform"}),
-    (SBDTClassifier, THREE, True, {"features": "cyclical", "extra_estimators": 3}),
-    (SBDTRegressor, NUMBER, True, {"candidates": "hessian", "candidate_rounds": 2}),
-    (DPXGBClassifier, CLASSES, True, {"accountant": "rdp", "max_depth": 2}),
-    (DPXGBRegressor, NUMBER, False, {"accountant": "rdp", "max_depth": 2}),
-    (SarusXGBClassifier, THREE, False, {"delta": 0.0, "subsample": 0.3, "max_depth": 2}),
-    (SarusXGBRegressor, NUMBER, True, {"delta": 0.0, "max_depth": 2}),
-    (LazyBBClassifier, CLASSES, False, {"delta": 0.0}),
-    (BoostedAdaSSPClassifier, CLASSES, True, {"clip_decay": 0.9}),
-    (BoostedAdaSSPRegressor, NUMBER, False, {}),
-]
-
-
-@pytest.mark.parametrize(("kind", "target", "weighted", "how"), RECIPES)
-def test_every_recipe_gives_the_same_bytes(client, kind, target, weighted, how):
-    frame = make_frame(ROWS, target=target)
-    expected = bytes_of(kind, frame, target, weighted, **how)
+def same_bytes(fit):
+    """Check that rows with workers give the bytes of one machine, however they are cut."""
+    frame = fit.frame(ROWS)
+    expected = model_bytes(fit(frame, n_estimators=4).model_)
     for parts in (3, 7):
         table = dd.from_pandas(frame, npartitions=parts, sort=False)
         assert table.npartitions == parts
-        assert bytes_of(kind, table, target, weighted, **how) == expected
+        assert model_bytes(fit(table, n_estimators=4).model_) == expected
+
+
+def test_every_recipe_gives_the_same_bytes(client, basic_fit):
+    same_bytes(basic_fit)
+
+
+SAMPLED = ["sbdt 0, two classes", "sbdt 1, three classes", "sbdt 3, two classes"]
+SAMPLED += ["SarusXGBClassifier 4", "BoostedAdaSSPClassifier 3"]
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+def test_samples_filters_and_sketches_give_the_same_bytes(client, name):
+    same_bytes(fits.ALL[name])
 
 
 @pytest.mark.parametrize(("most", "subsample"), [(20, 1.0), (1, 0.4)])
@@ -254,7 +245,7 @@ def test_large_names_of_units_are_the_same_in_every_partition():
         PrivBoostClassifier(1.0, 1e-6, domain, backend=keep).fit(whole)
     (loader,) = loaders
     declared = whole[list(loader.columns)].iloc[:0]
-    order = LoadSpec(loader.to_bytes(), declared, own_version(), 1)
+    order = LoadSpec(loader.to_bytes(), declared, __version__, 1)
     one, two = (code_part(part[list(loader.columns)], order, 0, 20) for part in (whole, holed))
     told = [[name for block in part.units for name in block.to_pylist()] for part in (one, two)]
     assert told[1] == [*told[0][:-1], None]

@@ -15,13 +15,9 @@ from pyspark.ml import Pipeline, PipelineModel
 from pyspark.ml.feature import SQLTransformer
 
 from privboost import (
-    BoostedAdaSSPClassifier,
-    DPXGBClassifier,
-    LazyBBClassifier,
     PrivateSearchCV,
     PrivBoostClassifier,
     PrivBoostRegressor,
-    SarusXGBRegressor,
     SBDTClassifier,
     evaluate,
 )
@@ -30,6 +26,7 @@ from privboost.distributed import spark_backend, spark_worker
 from privboost.distributed.spark_backend import SparkBackend, open_frame
 from privboost.models.model import model_bytes
 from privboost.spark import SparkEstimator, SparkModel, score_column
+from tests import fits
 from tests.distributed.spark_frames import ROWS, make_table, to_spark
 from tests.tables import CLASSES, NUMBER, THREE, make_domain
 
@@ -43,33 +40,24 @@ def n_persisted(spark):
     return spark.sparkContext._jsc.getPersistentRDDs().size()
 
 
-GREEDY = {"n_estimators": 1, "max_depth": 2, "accountant": "rdp"}
-WEIGHTED = {"sample_weight_bound": 2.0}
 PEOPLE = {"column": "person", "max_rows": 20}
-RECIPES = [
-    (PrivBoostClassifier, CLASSES, {"at_once": 8}),
-    (PrivBoostClassifier, THREE, {"at_once": 8, "interactions": False} | WEIGHTED),
-    (PrivBoostClassifier, CLASSES, {"unit": PEOPLE, "interactions": False} | WEIGHTED),
-    (PrivBoostRegressor, NUMBER, {"at_once": 8, "interactions": False} | WEIGHTED),
-    (SBDTClassifier, CLASSES, {"subsample": 0.3, "extra_estimators": 2, "max_depth": 3}),
-    (SBDTClassifier, CLASSES, {"unit": PEOPLE | {"max_rows": 1}, "subsample": 0.3, "max_depth": 3}),
-    (DPXGBClassifier, THREE, {"features": 3} | GREEDY | WEIGHTED),
-    (SarusXGBRegressor, NUMBER, {"subsample": 0.3} | GREEDY),
-    (LazyBBClassifier, CLASSES, {"delta": 0.0}),
-    (BoostedAdaSSPClassifier, CLASSES, {"clip_decay": 0.9} | WEIGHTED),
-]
 
 
-@pytest.mark.parametrize(
-    ("kind", "target", "how"), RECIPES, ids=lambda value: getattr(value, "__name__", "")
-)
-def test_every_recipe_gives_the_same_bytes(spark, kind, target, how):
-    table, weight = make_table(target), "weight" if "sample_weight_bound" in how else None
-    more = {} if weight is None else {"sample_weight": weight}
-    here = make(kind, target, **how).fit(table, **more)
-    there = make(kind, target, **how).fit(to_spark(spark, table), **more)
+def same_bytes(spark, fit, **how):
+    table = make_table(fit.target)
+    here, there = (fit(rows, **how) for rows in (table, to_spark(spark, table)))
     assert model_bytes(there.model_) == model_bytes(here.model_)
     assert n_persisted(spark) == 0
+
+
+def test_every_recipe_gives_the_same_bytes(spark, basic_fit):
+    more = {"interactions": False, "at_once": 8} if basic_fit.recipe == "privboost" else {}
+    same_bytes(spark, basic_fit, n_estimators=2, **more)
+
+
+@pytest.mark.parametrize("name", ["sbdt 4, three classes", "DPXGBClassifier 1", "privboost, units"])
+def test_interactions_samples_and_filters_give_the_same_bytes(spark, name):
+    same_bytes(spark, fits.ALL[name], n_estimators=2)
 
 
 @pytest.mark.parametrize("unit", [None, PEOPLE], ids=["row", "unit"])
@@ -288,7 +276,7 @@ def test_columns_of_scores_are_what_the_model_says(spark):
 
 def test_a_pipeline_has_private_stages(spark, tmp_path):
     table = make_table()
-    private = make(PrivBoostClassifier, interactions=False, at_once=8, **WEIGHTED)
+    private = make(PrivBoostClassifier, interactions=False, at_once=8, sample_weight_bound=2.0)
     columns = {"prediction": "said", "probability": "chances"}
     halved = SQLTransformer(statement="select * except (gain), gain * 2 as gain from __THIS__")
     stage = SparkEstimator(private, "income", "weight", columns)

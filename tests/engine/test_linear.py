@@ -14,7 +14,7 @@ from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import GramSums, LinearSums
 from privboost.engine.updates import SetLinearScores, SetTerms, Start
 from privboost.losses.base import UNKNOWN_LABEL, loss_of
-from privboost.recipes.adassp_terms import design
+from privboost.recipes.common.coordinates import design
 from tests.hostile import HostileBackend
 from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
 

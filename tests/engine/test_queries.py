@@ -14,7 +14,7 @@ from privboost.engine.queries import STATISTICS, CellSums, NodeHistograms, Score
 from privboost.engine.updates import AddCellValues, AddTreeValues, Start, UseLoss
 from privboost.losses.base import UNKNOWN_LABEL
 from privboost.losses.logistic import LOGISTIC
-from privboost.losses.squared_number import SQUARED_NUMBER
+from privboost.losses.squared import SQUARED_NUMBER
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import Tree, stump
 from tests.hostile import HostileBackend

@@ -14,18 +14,19 @@ from privboost.accounting.accountants import PureAccountant
 from privboost.accounting.events import Planned
 from privboost.accounting.ledger import Ledger
 from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease
+from privboost.data.contribution_bound import UnitRule
 from privboost.data.encoding import Encoder
-from privboost.data.loading import UnitRule
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import GRADIENT_COUNT, Bound, CellSums, ScoreCounts, TreeSums
 from privboost.engine.updates import Start
 from privboost.losses.base import LossTable
 from privboost.losses.logistic import LOGISTIC
-from privboost.losses.squared_number import SQUARED_NUMBER
+from privboost.losses.squared import SQUARED_NUMBER
 from privboost.mechanisms.curator import Curator
 from privboost.randomness.keystream import KeyStream
-from privboost.recipes.common.newton import initial_release, start_boosting
+from privboost.recipes.common.newton import start_boosting
 from privboost.recipes.common.plan import Budget
+from privboost.recipes.common.start import initial_release
 from privboost.trees.tree import stump
 from tests.engine.test_queries import queries, updates
 from tests.hostile import HostileBackend

@@ -24,7 +24,7 @@ from privboost import (
 )
 from privboost.models.findings import _is_empty, find_defects
 from privboost.models.model import model_bytes, read_model
-from tests.federation.parties import federate
+from tests.federated.parties import federate
 from tests.tables import NUMBER, make_domain, make_frame
 
 UNMATCHED = {"name": "t", "classes": ["NO", "YES"]}

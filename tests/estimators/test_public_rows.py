@@ -24,8 +24,8 @@ from privboost import (
 )
 from privboost.estimators.stream_files import save_stream
 from privboost.recipes import ESTIMATORS
-from privboost.reports.record import PUBLIC
-from privboost.reports.report import PrivacyReport, add_domain_inference, join_reports
+from privboost.reports.report import PUBLIC, PrivacyReport
+from privboost.reports.writing import add_domain_inference, join_reports
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
 PUBLIC_ROWS = {"epsilon": math.inf, "public_rows": True}

@@ -12,12 +12,13 @@ from privboost._core.grid import Contribution
 from privboost.accounting.events import Planned
 from privboost.accounting.ledger import Ledger
 from privboost.accounting.noisy_sums import GaussianRelease
+from privboost.data.contribution_bound import UnitRule
 from privboost.data.encoding import Encoder
-from privboost.data.loading import Load, UnitRule, load_rows
+from privboost.data.loading import Load, load_rows
 from privboost.data.sources import open_table
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import CellSums
-from privboost.evaluation import evaluate
+from privboost.evaluation import numbers
 from privboost.evaluation.evaluate import measure
 from privboost.evaluation.outcomes import OutcomeLoader, open_groups
 from privboost.evaluation.plan import plan_evaluation
@@ -170,7 +171,7 @@ def test_a_forgotten_feature_is_caught(task, monkeypatch):
     """The twin counts the cells of the whole table alone, and forgets those of groups."""
     from privboost.evaluation import plan as plans
 
-    monkeypatch.setattr(plans, "_n_features", lambda groups: 0)
+    monkeypatch.setattr(plans, "_n_parts", lambda groups: 1)
     frame = make_frame(30, 3)
     if task == "a number":
         frame = frame.assign(income=2.0)
@@ -207,13 +208,13 @@ def test_the_curator_refuses_an_event_that_understates(what):
 
 def test_a_table_that_is_too_large_is_refused(monkeypatch):
     """The twin squares residuals that were not clipped."""
-    honest = evaluate.table_of
+    honest = numbers.table_of
 
     def twin(first, second):
         table = honest(first, second)
         return LossTable(table.gradient, table.hessian * 2, table.shift)
 
-    monkeypatch.setattr(evaluate, "table_of", twin)
+    monkeypatch.setattr(numbers, "table_of", twin)
     plan = plan_of(MODELS["a number"], 0.0)
     ledger = Ledger(1.0, 0.0, plan.accountant)
     ledger.reserve(plan.releases)

@@ -16,19 +16,18 @@ from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import COUNT, CellSums
 from privboost.engine.updates import Start
 from privboost.evaluation import number_measures
-from privboost.evaluation.evaluate import measure, table_of
+from privboost.evaluation.evaluate import measure
 from privboost.evaluation.model_card import evaluation_section
-from privboost.evaluation.number_measures import Clip, Tail, choose_clip
-from privboost.evaluation.outcomes import (
+from privboost.evaluation.number_measures import RESIDUAL_CELLS, Clip, Tail, choose_clip
+from privboost.evaluation.numbers import (
     NUMBER_CODES,
-    RESIDUAL_CELLS,
-    OutcomeLoader,
     _code_number,
     cells_of_codes,
+    clip_of_scores,
     middles_of_codes,
-    open_groups,
 )
-from privboost.evaluation.plan import clip_of_scores, plan_evaluation, plan_score
+from privboost.evaluation.outcomes import OutcomeLoader, open_groups, table_of
+from privboost.evaluation.plan import plan_evaluation, plan_score
 from privboost.evaluation.result import BoundedValue
 from privboost.mechanisms.curator import Curator
 from privboost.randomness.keystream import KeyStream
@@ -216,7 +215,7 @@ def test_the_counts_have_the_noise_that_is_charged():
             ledger.reserve(plan.releases)
             curator = Curator(backend, ledger, KeyStream.seeded(seed), plan.contribution)
             curator.publish(Start(table_of(np.zeros(NUMBER_CODES), np.zeros(NUMBER_CODES))))
-            told.append(curator.sums(CellSums(plan.residual_map, statistics=COUNT), event))
+            told.append(curator.sums(CellSums(plan.maps[1], statistics=COUNT), event))
         counts = np.concatenate(told)
         assert counts.std() == pytest.approx(event.deviations[0], rel=0.05)
         assert abs(counts.mean()) < 0.1 * counts.std()

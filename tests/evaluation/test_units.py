@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from privboost import Domain, PrivBoostClassifier, evaluate
-from privboost.data import loading, units
+from privboost.data import contribution_bound
 from privboost.evaluation import plan
-from privboost.evaluation.class_measures import ClassCounts
-from privboost.evaluation.plan import cells_of_scores
+from privboost.evaluation.class_measures import ClassCounts, accuracy, prevalence
+from privboost.evaluation.classes import cells_of_scores
 
 RUNS = 500
 
@@ -86,12 +86,12 @@ def test_rows_of_one_patient_taken_for_independent_are_caught(monkeypatch):
 
 def test_patients_who_keep_the_same_kind_of_row_are_caught(monkeypatch):
     """The twin's hash forgets the unit."""
-    kept = units.kept_rows
+    kept = contribution_bound.kept_rows
 
     def twin(blocks, unit, names, *how):
         return kept(blocks, unit, pa.array([b""] * len(names), names.type), *how)
 
-    monkeypatch.setattr(loading, "kept_rows", twin)
+    monkeypatch.setattr(contribution_bound, "kept_rows", twin)
     assert coverage(1, 0.0, runs=60)["accuracy"] < 0.5
 
 
@@ -104,9 +104,9 @@ def test_the_error_of_a_proportion_is_the_binomial_one(cells):
     rows[1], rows[-2] = (400.0, 100.0), (200.0, 300.0)
     hits = np.array([[200.0, 400.0], [100.0, 300.0]])
     counts = ClassCounts.of(("no", "yes"), (hits, rows), 1e-9, found, True)
-    assert counts.accuracy().value == pytest.approx(0.7)
-    assert counts.accuracy().std == pytest.approx(math.sqrt(0.7 * 0.3 / 1000), rel=0.06)
-    assert counts.share(1).std == pytest.approx(math.sqrt(0.4 * 0.6 / 1000), rel=0.06)
+    assert accuracy(counts).value == pytest.approx(0.7)
+    assert accuracy(counts).std == pytest.approx(math.sqrt(0.7 * 0.3 / 1000), rel=0.06)
+    assert prevalence(counts).std == pytest.approx(math.sqrt(0.4 * 0.6 / 1000), rel=0.06)
 
 
 def test_few_runs_hold_the_truth():

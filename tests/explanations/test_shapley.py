@@ -10,8 +10,8 @@ import pytest
 import privboost
 from privboost import Domain
 from privboost.data.rows import Codes, Layout
-from privboost.models.explain import Shapley, _View
-from privboost.models.scores import JointTree, ScoreParts
+from privboost.models.explain import _View
+from privboost.models.parts import JointTree, ScoreParts, Shapley
 from privboost.trees.tree import Tree, stump
 
 DOMAIN = Domain.from_dict(

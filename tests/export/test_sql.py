@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 
 from privboost.export.sql import sql_text
-from privboost.models.additive import PairValues
-from privboost.models.interactions import InteractionScores
+from privboost.models.interactions import InteractionScores, PairValues
 from privboost.models.trees import TreeScores
 from tests.export.models import ODD_NAMES, ODD_ROWS, STORED, made_model, rows_of, stored_model
 
@@ -97,7 +96,7 @@ def test_columns_may_have_the_names_of_codes(run):
         for own in ((0, 1), (1, 2))
     )
     none = TreeScores.of(np.zeros(1, np.int32), [5, 5, 5])
-    model = replace(model, scores=InteractionScores(model.scores, pairs, none))
+    model = replace(model, scores=InteractionScores.of(model.scores, pairs, none))
     drawn = np.random.default_rng(0).uniform(0, 4, (60, 3))
     check(model, pd.DataFrame(drawn, columns=list(NAMED_LIKE_CODES)).assign(coded=7.0, c2=8.0), run)
 

@@ -71,7 +71,6 @@ def test_a_line_says_what_to_do(fitted, tmp_path):
     files = {
         "changed": (changed, r"changed is damaged, or not whole: copy it again"),
         "later": (later, r"a later privboost wrote it \(pip install --upgrade privboost\)"),
-        "m.onnx": (b"\x08\x08", r"m\.onnx is an export, for other programs: name what save wrote"),
         "m.csv": (b"age,sex\n", r"m\.csv is not a privboost model file"),
     }
     for name, (content, words) in files.items():

@@ -23,9 +23,10 @@ from privboost import (
 )
 from privboost.data.design_matrix import Terms
 from privboost.models.additive import AdditiveScores
+from privboost.models.forest import Forest
 from privboost.models.linear import Coordinate, LinearScores
 from privboost.models.scores import N_ROWS, draw_rows
-from privboost.models.trees import Forest, TreeScores
+from privboost.models.trees import TreeScores
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
 FEATURES = {

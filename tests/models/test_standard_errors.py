@@ -22,7 +22,7 @@ def test_errors_of_scores_are_those_of_their_parts(compound):
     assert isinstance(scores, InteractionScores)
     codes = list(model.model_.encoder.feature_codes(frame))[-1]
     total = np.zeros((scores.n_outputs, len(frame)))
-    for feature, noise in enumerate(scores.alone.noise):
+    for feature, noise in enumerate(scores.noise):
         total += noise[:, codes.column(feature)] ** 2
     for pair in scores.pairs:
         first, second = (codes.column(feature) for feature in pair.features)
@@ -30,13 +30,13 @@ def test_errors_of_scores_are_those_of_their_parts(compound):
         total[pair.output] += pair.noise[own[first], other[second]] ** 2
     for forest in scores.trees.forests:
         for number in range(len(forest)):
-            columns = np.stack([codes.column(f) for f in range(len(scores.alone.noise))])
+            columns = np.stack([codes.column(f) for f in range(len(scores.noise))])
             tree, leaf = forest.tree(number), np.zeros(len(frame), dtype=int)
             for _ in range(tree.depth):
                 turn = tree.goes_right[leaf, columns[tree.feature[leaf], np.arange(len(frame))]]
                 leaf = 2 * leaf + 1 + turn
             total += forest.noise[number][:, leaf - len(tree.feature)].astype(float) ** 2
-    expected = np.sqrt(total) * scores.alone.together[:, None]
+    expected = np.sqrt(total) * scores.together[:, None]
     np.testing.assert_allclose(np.sqrt(scores.variances(codes)), expected)
     found = model.model_.decision_function(frame, return_std=True)
     assert (found[0] == model.model_.decision_function(frame)).all()
@@ -76,8 +76,8 @@ def test_tables_tell_effects_and_errors(compound):
     assert pairs.column_names == names
     unit = (5 if isinstance(model, PrivBoostRegressor) else 1) / SCORE_STEPS
     first = effects.to_pylist()[0]
-    assert first["effect"] == pytest.approx(model.model_.scores.alone.values[0][0, 0] * unit)
-    assert first["std"] == pytest.approx(model.model_.scores.alone.noise[0][0, 0] * unit)
+    assert first["effect"] == pytest.approx(model.model_.scores.values[0][0, 0] * unit)
+    assert first["std"] == pytest.approx(model.model_.scores.noise[0][0, 0] * unit)
     held = [np.unique(pair.cell_of[0]).size * np.unique(pair.cell_of[1]).size
             for pair in model.model_.scores.pairs]  # fmt: skip
     assert pairs.num_rows == sum(held)

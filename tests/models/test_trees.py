@@ -5,7 +5,7 @@ from privboost import SBDTClassifier, SBDTRegressor, load_model
 from privboost._core.grid import SCORE_STEPS
 from privboost.data.encoding import Encoder
 from privboost.models.model import model_bytes
-from tests.boosting.test_sbdt import leaf_of
+from tests.recipes.test_sbdt import leaf_of
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
 

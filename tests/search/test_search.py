@@ -18,9 +18,9 @@ from privboost import (
     PrivBoostRegressor,
     SBDTClassifier,
 )
+from privboost import search as task
 from privboost.models.model import model_bytes
 from privboost.randomness.sampling import draw_run_count
-from privboost.search import search as task
 from tests.hostile import HostileBackend
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame, opens
 

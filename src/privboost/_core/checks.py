@@ -1,6 +1,6 @@
-"""Checks of parameters: each returns a value as plain Python, or raises an error with its name.
+"""Checks of what users write: parameters, and the keys and strings of JSON payloads.
 
-Schema checks of dicts that people write: keys and strings; errors name the place.
+Each returns a value as plain Python, or raises an error that names the parameter or the place.
 """
 
 from __future__ import annotations
@@ -158,15 +158,7 @@ _TO_FILL = "to be filled in, from public knowledge, never from the rows"
 
 
 class Hole(DomainError):
-    """A place that still holds a skeleton's null.
-
-    Parameters
-    ----------
-    place : str
-        The place.
-    hint : str
-        What belongs there, or an alternative.
-    """
+    """A place that still holds a skeleton's null; the hint says what belongs there."""
 
     def __init__(self, place: str, hint: str = "") -> None:
         super().__init__(place, hint)

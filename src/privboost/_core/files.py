@@ -38,17 +38,7 @@ UNREADABLE = (
 
 @dataclass(frozen=True)
 class FileKind:
-    """A kind of file.
-
-    Attributes
-    ----------
-    name : bytes
-        Seven bytes.
-    version : int
-        Version that is written and read.
-    what : str
-        Name of the kind, for messages.
-    """
+    """A kind of file: seven bytes that name it, the version that is written and read, a noun."""
 
     name: bytes
     version: int
@@ -97,17 +87,7 @@ def decompress(packed: bytes | memoryview) -> bytes:
 
 
 def write_file(path: str | Path, content: bytes, mode: int = 0o666) -> None:
-    """Write a file atomically.
-
-    Parameters
-    ----------
-    path : path
-        The file.
-    content : bytes
-        Its content.
-    mode : int
-        Its permissions, subject to the umask.
-    """
+    """Write a file atomically; the umask restricts the permissions `mode`."""
     with new_file(path, mode) as file:
         file.write(content)
 

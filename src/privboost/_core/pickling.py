@@ -24,12 +24,7 @@ def fresh_copy(value: _T) -> _T:
     """Return an equal object with empty caches, all the way down; arrays are shared.
 
     What is used on private rows on behalf of a caller works on such a copy, so that nothing the
-    caller holds can tell of them.
-
-    Parameters
-    ----------
-    value : object
-        Dataclasses, and tuples of them, are copied; anything else is taken as it is.
+    caller holds can tell of them. Dataclasses and tuples of them are copied, nothing else.
     """
     if isinstance(value, tuple) and type(value) is tuple:
         return tuple(map(fresh_copy, value))  # type: ignore[return-value]

@@ -2,6 +2,7 @@
 
 The duration of a round depends on the rows, so no bar has a rate or a time. Bytes read are shown on
 a terminal only, to a user who can see the file anyway. Messages about waiting go to a listener.
+Reservations are counted, so that a run that fails knows whether something was charged.
 """
 
 from __future__ import annotations
@@ -15,9 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress
 
-Listener = Callable[[str], None]
-"""Function of a line without private values."""
-_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+_listener: ContextVar[Callable[[str], None] | None] = ContextVar("listener", default=None)
 _charges: ContextVar[tuple[Charges, ...]] = ContextVar("charges", default=())
 
 Track = Callable[[range], Iterable[int]]
@@ -52,13 +51,8 @@ def waiting(verbose: bool, what: str) -> Iterator[None]:
 def reading(verbose: bool, table: Any) -> Iterator[None]:
     """Show on the terminal how many bytes of a table's files were read.
 
-    Parameters
-    ----------
-    verbose : bool
-        Whether to show anything.
-    table : table
-        A table of files has `n_bytes`, and calls its `watch` with the bytes read; a second pass
-        over the files adds nothing. Other tables show no amount.
+    A table of files has `n_bytes`, and calls its `watch` with the bytes read; a second pass over
+    the files adds nothing. Other tables show no amount.
     """
     console = _terminal(verbose)
     total = getattr(table, "n_bytes", None)
@@ -86,14 +80,14 @@ def _terminal(verbose: bool) -> Any:
 
 
 def send_message(line: str) -> None:
-    """Send a line to the listener; there is none by default."""
+    """Send a line without private values to the listener; there is none by default."""
     listener = _listener.get()
     if listener is not None:
         listener(line)
 
 
 @contextmanager
-def message_listener(listener: Listener) -> Iterator[None]:
+def message_listener(listener: Callable[[str], None]) -> Iterator[None]:
     """Set the listener in this block."""
     before = _listener.set(listener)
     try:

@@ -31,15 +31,7 @@ _shown: set[tuple[str, str, int]] = set()
 
 
 def warn_of_parameters(epsilon: float, delta: float, random_state: Any) -> None:
-    """Warn, once each, of a seed and of a weak budget.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        A checked budget.
-    random_state : int or None
-        The seed.
-    """
+    """Warn, once each, of a seed and of a weak budget."""
     if random_state is not None:
         warn(
             "random_state is given: anybody who knows the seed can remove the noise, so the result "
@@ -103,7 +95,7 @@ _held: ContextVar[DelayedWarnings | None] = ContextVar("_held", default=None)
 
 @contextmanager
 def delayed_warnings() -> Iterator[DelayedWarnings]:
-    """Delay the warnings of `warn_last` in this block; `say` gives them afterwards."""
+    """Delay the warnings of `warn_after_spending` in this block; `say` gives them afterwards."""
     held = DelayedWarnings()
     token = _held.set(held)
     try:
@@ -113,7 +105,7 @@ def delayed_warnings() -> Iterator[DelayedWarnings]:
 
 
 def warn_after_spending(message: str) -> None:
-    """Warn after spending, once the block of `holding_warnings` is done."""
+    """Warn after spending, once the block of `delayed_warnings` is done."""
     held = _held.get()
     if held is None:
         warn(message)

@@ -110,14 +110,8 @@ class BoundedRangeCurve:
 def compose_ranges(ranges: Sequence[float], reach: float = math.inf) -> BoundedRangeCurve:
     """Compose adaptive ε₀-bounded-range mechanisms in the order of their ranges.
 
-    The order matters where ranges differ; a ledger enforces that of the plan.
-
-    Parameters
-    ----------
-    ranges : sequence of float
-        ε₀ of each release.
-    reach : float
-        Largest ε of interest: beyond it the curve is bounded by its value there.
+    The order matters where ranges differ; a ledger enforces that of the plan. Beyond ε = `reach`
+    the curve is bounded by its value there.
     """
     ranges = [float(r) for r in ranges]
     if not ranges or min(ranges) <= 0 or not math.isfinite(max(ranges)):

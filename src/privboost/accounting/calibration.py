@@ -13,8 +13,7 @@ from typing import Any
 
 from privboost._core.files import write_file
 from privboost._core.grid import CLIP_STEPS
-from privboost.accounting.accountant import Accountant
-from privboost.accounting.accountants import choose_accountant, compare_accountants
+from privboost.accounting.accountants import Accountant, choose_accountant, compare_accountants
 from privboost.accounting.events import Planned, Selection
 from privboost.accounting.formulas import gdp_mu, safe_root
 from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease
@@ -103,12 +102,7 @@ def by_shares(parts: Sequence[tuple[Planned, float]]) -> tuple[Planned, ...]:
     """Return a plan whose parts have prescribed shares of its total μ².
 
     A Gaussian release counts 1/z² of μ², a selection ε₀²/4, a Laplace release 2ε²; the releases of
-    a part divide its share evenly.
-
-    Parameters
-    ----------
-    parts : sequence of (Planned, share)
-        Non-negative shares, not all zero; parts of share 0 are left out.
+    a part divide its share evenly. Parts of share 0 are left out.
     """
     shares = [share for _, share in parts]
     if any(not (math.isfinite(s) and s >= 0) for s in shares) or not sum(shares) > 0:
@@ -118,7 +112,9 @@ def by_shares(parts: Sequence[tuple[Planned, float]]) -> tuple[Planned, ...]:
         if share > 0 and part.count > 0:
             weight = share / sum(shares) / part.count
             event = part.event
-            noise = event.rate * math.sqrt(event.plain_mu_squared / weight)  # a sample needs less
+            noise = event.sampling_rate * math.sqrt(
+                event.plain_mu_squared / weight
+            )  # a sample needs less
             planned.append(part.scaled(noise / event.noise))
     return tuple(planned)
 
@@ -183,8 +179,8 @@ def _approach(cost: _Cost, epsilon: float, factor: float) -> float:
 def _check_samples(events: Sequence[Planned], delta: float) -> None:
     """Refuse a δ that covers the probability of being in any sample: no noise would be needed."""
     sampled = [planned for planned in events if planned.count]
-    if all(planned.event.rate < 1 for planned in sampled):
-        never = sum(planned.count * math.log1p(-planned.event.rate) for planned in sampled)
+    if all(planned.event.sampling_rate < 1 for planned in sampled):
+        never = sum(planned.count * math.log1p(-planned.event.sampling_rate) for planned in sampled)
         if delta >= -math.expm1(never):
             raise ValueError(_LARGE_DELTA)
 
@@ -193,10 +189,10 @@ def _first_guess(events: Sequence[Planned], epsilon: float, delta: float) -> flo
     """Return the factor that Gaussian noise of the same μ² would need."""
     total = 0.0
     for planned in events:
-        mu = planned.event.rate / planned.event.noise
+        mu = planned.event.sampling_rate / planned.event.noise
         total += planned.count * planned.event.plain_mu_squared * mu * mu
     guess = math.sqrt(total) / gdp_mu(epsilon, delta)
-    sampled = [planned.event.noise for planned in events if planned.event.rate < 1]
+    sampled = [planned.event.noise for planned in events if planned.event.sampling_rate < 1]
     return max(guess, _MIN_SAMPLED_NOISE / min(sampled)) if sampled else guess
 
 
@@ -241,19 +237,7 @@ def _write_factor(path: Path | None, factor: float) -> None:
 
 @dataclass(frozen=True)
 class CalibratedReleases:
-    """A plan with calibrated noise.
-
-    Attributes
-    ----------
-    epsilon, delta : float
-        The budget.
-    accountant : str
-        Name of the accountant.
-    releases : tuple of Planned
-        The plan.
-    costs : dict
-        ε of this plan by every accountant that covers it.
-    """
+    """A plan with calibrated noise, and its ε by every accountant that covers it."""
 
     epsilon: float
     delta: float
@@ -266,8 +250,8 @@ class CalibratedReleases:
         lines = [f"for ({self.epsilon:g}, {self.delta:g})-DP, by the {self.accountant} accountant:"]
         for planned in self.releases:
             lines.append(f"  {planned.count} × {planned.event.what}: {planned.event.mechanism}")
-            if isinstance(planned.event, GaussianRelease):
-                lines.append(f"      sigma of a leaf release {_leaf_sigma(planned.event):.6g}")
+            if planned.event.leaf_sigma is not None:
+                lines.append(f"      sigma of a leaf release {planned.event.leaf_sigma:.6g}")
         lines.append("epsilon of this plan by each accountant:")
         lines += [f"  {name:5} {cost:.6g}" for name, cost in self.costs.items()]
         return "\n".join(lines)
@@ -276,11 +260,21 @@ class CalibratedReleases:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-compatible dict."""
+        releases = [
+            {
+                "what": event.what,
+                "count": count,
+                "mechanism": event.mechanism,
+                "noise": event.noise,
+                **({} if event.leaf_sigma is None else {"leaf_sigma": event.leaf_sigma}),
+            }
+            for event, count in ((planned.event, planned.count) for planned in self.releases)
+        ]
         return {
             "epsilon": self.epsilon,
             "delta": self.delta,
             "accountant": self.accountant,
-            "releases": [_release_dict(planned) for planned in self.releases],
+            "releases": releases,
             "epsilon_by_accountant": self.costs,
         }
 
@@ -297,18 +291,8 @@ def calibrate_releases(
 ) -> CalibratedReleases:
     """Return the noise that equal releases need, and their ε by each accountant.
 
-    Parameters
-    ----------
-    epsilon, delta : float
-        The budget; delta may be 0 without Gaussian releases.
-    rounds, selections, laplace : int
-        Number of Gaussian releases, selections and Laplace releases.
-    sampling_rate : float
-        Probability of a row to be in the sample of a Gaussian or Laplace release.
-    selection_share : float
-        Share of selections in the budget (on μ²), the rest is for noisy sums.
-    accountant : str
-        See `choose_accountant`.
+    Rounds of Gaussian noise and Laplace releases may be sampled; selections have `selection_share`
+    of the budget (on μ²), noisy sums the rest. δ may be 0 without Gaussian releases.
     """
     if not 0 < epsilon < _MAX_EPSILON:
         raise ValueError(
@@ -349,19 +333,3 @@ def calibrate_releases(
     made = calibrate(plan, epsilon, delta, chosen)
     costs = compare_accountants(made, delta)
     return CalibratedReleases(epsilon, delta, chosen.name, made, costs)
-
-
-def _release_dict(planned: Planned) -> dict[str, Any]:
-    event = planned.event
-    out = {
-        "what": event.what,
-        "count": planned.count,
-        "mechanism": event.mechanism,
-        "noise": event.noise,
-    }
-    return out | ({"leaf_sigma": _leaf_sigma(event)} if isinstance(event, GaussianRelease) else {})
-
-
-def _leaf_sigma(event: GaussianRelease) -> float:
-    """Return σ of a release of leaves, which has two sums."""
-    return math.sqrt(2) * event.noise

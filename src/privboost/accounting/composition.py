@@ -1,10 +1,7 @@
-"""Composition of runs: the additive curve of a plan, and ε of sums of curves.
+"""Additive costs of plans: μ² or Rényi divergences, which add up over releases and runs.
 
-Additive privacy curves: μ², or Rényi divergences of many orders.
-
-The event of a hyperparameter search: the best of a random number of hidden runs.
-
-Shares of events in the cost of a plan, in a theory with additive costs.
+A `Curve` has those of a run; ε of several runs follows from their sum. The event of a search is
+made of the curve of one of its runs, and the shares of events divide the cost of a plan.
 """
 
 from __future__ import annotations
@@ -17,10 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from privboost.accounting.accountant import EXCHANGE_ROOM, grid_allowed
 from privboost.accounting.accountants import GdpAccountant
 from privboost.accounting.events import Event, Planned
 from privboost.accounting.formulas import rdp_to_epsilon
+from privboost.accounting.grid_slack import EXCHANGE_ROOM, grid_allowed
 from privboost.accounting.individual_budgets import GaussianBudget
 from privboost.randomness.sampling import mean_runs
 
@@ -143,17 +140,10 @@ def _rho(events: Sequence[tuple[Event, int]], order: int) -> float | None:
 
 
 def gaussian_epsilon(mu_squared: float, grid: float, delta: float) -> float:
-    """Return ε at δ of any number of Gaussian releases.
+    """Return ε at δ of any number of Gaussian releases with these Σμ² and Σ coordinates/σ².
 
-    Parameters
-    ----------
-    mu_squared : float
-        Σμ².
-    grid : float
-        Σ coordinates/σ², which determines the slack of the integer grid; it depends on their
-        number only through its logarithm.
-    delta : float
-        δ.
+    The latter determines the slack of the integer grid, which depends on the number of releases
+    only through its logarithm.
     """
     if mu_squared == 0:
         return 0.0
@@ -222,7 +212,6 @@ class SearchRelease(Event):
 
     @property
     def mechanism(self) -> str:
-        """Description of the mechanism."""
         return (
             f"the best of about {mean_runs(self.stop):.3g} runs, whose number is random and hidden "
             "(logarithmic), each with its own noise"

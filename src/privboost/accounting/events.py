@@ -42,6 +42,7 @@ class Event(ABC):
     kind: ClassVar[str]
     plain_mu_squared: ClassVar[float]
     """Approximate μ² of a release of noise 1, by which calibration divides a budget."""
+    sampling_rate = 1.0  # of rows; a field of the events that may be sampled
     what: str
     noise: float
     relation: Relation = field(default=Relation.ADD_REMOVE, kw_only=True)
@@ -50,11 +51,6 @@ class Event(ABC):
         object.__setattr__(self, "relation", Relation(self.relation))  # files hold its value
         if not (math.isfinite(self.noise) and self.noise > 0):
             raise ValueError("noise must be a finite number above 0")
-
-    @property
-    def rate(self) -> float:
-        """Sampling rate of rows."""
-        return 1.0
 
     @property
     def unit_rows(self) -> int:
@@ -105,6 +101,11 @@ class Event(ABC):
         return np.zeros(0)
 
     @property
+    def leaf_sigma(self) -> float | None:
+        """σ of a Gaussian release of leaves, which has two sums, over the sensitivity of each."""
+        return None
+
+    @property
     def parts(self) -> tuple[Event, ...]:
         """The releases that are charged together: the event itself, or the members of a group."""
         return (self,)
@@ -150,18 +151,11 @@ class Selection(Event):
         check_sampling(self)
 
     @property
-    def rate(self) -> float:
-        """Sampling rate of rows."""
-        return self.sampling_rate
-
-    @property
     def range_epsilon(self) -> float | None:
-        """ε₀; None with sampling."""
         return 1 / self.noise if self.sampling_rate == 1 else None
 
     @property
     def pure(self) -> float | None:
-        """ε of pure DP, amplified by sampling."""
         return amplified(1 / self.noise, self.sampling_rate)
 
     def rdp(self, alpha: int) -> float | None:
@@ -176,12 +170,10 @@ class Selection(Event):
 
     @property
     def has_pld(self) -> bool:
-        """Whether rows are sampled; else bounded-range composition is exact."""
         return self.sampling_rate < 1
 
     @property
     def mechanism(self) -> str:
-        """Description of the mechanism."""
         sampled = describe_sampling(self.sampling_rate)
         return f"the exponential mechanism, {round_up(1 / self.noise)}-DP{sampled}"
 
@@ -216,7 +208,7 @@ class SampledGroup(Event):
         check_sampling(self)
         for planned in self.inner:
             event = planned.event
-            whole = event.rate == 1 and event.relation == self.relation
+            whole = event.sampling_rate == 1 and event.relation == self.relation
             if not whole or isinstance(event, SampledGroup):
                 raise ValueError("releases of a group are of its whole sample and of one relation")
         cost = math.fsum(p.count * (p.event.pure or math.inf) for p in self.inner)
@@ -224,18 +216,11 @@ class SampledGroup(Event):
             raise ValueError("the noise of a group must cover the cost of its releases")
 
     @property
-    def rate(self) -> float:
-        """Sampling rate of rows."""
-        return self.sampling_rate
-
-    @property
     def unit_rows(self) -> int:
-        """Maximum number of rows of one protected unit in any of the releases."""
         return max(planned.event.unit_rows for planned in self.inner)
 
     @property
     def pure(self) -> float | None:
-        """ε of pure DP, amplified by sampling."""
         return amplified(1 / self.noise * (1 + 1e-9), self.sampling_rate)
 
     def rdp(self, alpha: int) -> float | None:
@@ -248,22 +233,18 @@ class SampledGroup(Event):
 
     @property
     def has_pld(self) -> bool:
-        """Whether `pld` returns a distribution."""
         return True
 
     @property
     def parts(self) -> tuple[Event, ...]:
-        """The releases."""
         return tuple(planned.event for planned in self.inner)
 
     def scaled(self, factor: float) -> Self:
-        """Return the same group with the noise of each release multiplied by a factor."""
         inner = tuple(planned.scaled(factor) for planned in self.inner)
         return replace(self, noise=self.noise * factor, inner=inner)
 
     @property
     def mechanism(self) -> str:
-        """Description of the mechanisms."""
         made = "; ".join(f"{p.count} × {p.event.what} ({p.event.mechanism})" for p in self.inner)
         return f"each row used with chance {self.sampling_rate:g}: {made}"
 
@@ -298,35 +279,27 @@ class Exact(Event):
         """Return the exact counterpart of an event."""
         inner = event.inner if isinstance(event, SampledGroup) else ()
         own = tuple(Planned(cls.of(planned.event), planned.count) for planned in inner)
-        return cls(event.what, 0.0, len(event.scales), event.rate, own)
+        return cls(event.what, 0.0, len(event.scales), event.sampling_rate, own)
 
     def asking(self, queries: int) -> Exact:
         """Return the event of several queries at once: without noise, the same."""
         return self
 
     @property
-    def rate(self) -> float:
-        """Sampling rate of rows."""
-        return self.sampling_rate
-
-    @property
     def scales(self) -> np.ndarray:
-        """Noise scale of each statistic: 0."""
         return np.zeros(self.statistics)
 
     @property
     def sigmas(self) -> np.ndarray:
-        """Noise scale of each statistic, under the name that Gaussian releases use."""
+        """The same, under the name that Gaussian releases use."""
         return self.scales
 
     @property
     def deviations(self) -> np.ndarray:
-        """Standard deviation of each statistic's noise: 0."""
         return self.scales
 
     @property
     def mechanism(self) -> str:
-        """Description of the mechanism."""
         return f"no noise: exact, and not private{describe_sampling(self.sampling_rate)}"
 
 
@@ -342,7 +315,6 @@ class Planned:
             raise ValueError("the count of a release must be a whole number of at least 0")
 
     def scaled(self, factor: float) -> Planned:
-        """Return the same with its noise multiplied by a factor."""
         return replace(self, event=self.event.scaled(factor))
 
 
@@ -371,9 +343,9 @@ def pure_pld(epsilon: float | None, grid: float) -> Any:
 
 def check_sampling(event: Event) -> None:
     """Refuse a sampling rate that is impossible, or for which nothing is proved."""
-    if not 0 < event.rate <= 1:
+    if not 0 < event.sampling_rate <= 1:
         raise ValueError("sampling_rate must lie above 0, and be at most 1")
-    if event.rate < 1 and (event.unit_rows > 1 or event.relation != Relation.ADD_REMOVE):
+    if event.sampling_rate < 1 and (event.unit_rows > 1 or event.relation != Relation.ADD_REMOVE):
         raise ValueError(
             "sampling is amplified for units of one row, added or removed, only: a unit of several "
             "rows may be sampled in part"

@@ -1,8 +1,6 @@
-"""Formulas of differential privacy as plain functions.
+"""Formulas of differential privacy as plain functions, and roots rounded to the safe side.
 
 Results are upper bounds in float64: the rounding error of each term is added to it.
-
-Root finding and number formatting, with results rounded to the safe side.
 """
 
 from __future__ import annotations
@@ -23,20 +21,10 @@ def safe_root(
     nudge: Callable[[float], float],
     **tolerances: float,
 ) -> float:
-    """Return a root, moved to the safe side until a condition holds.
+    """Return a root within a bracket, nudged to the safe side until a condition holds.
 
-    Parameters
-    ----------
-    excess : callable
-        Function whose root is sought.
-    bracket : (float, float)
-        Interval at whose ends its signs differ.
-    holds : callable
-        The condition, checked independently of the root finder.
-    nudge : callable
-        A small step to the safe side.
-    **tolerances
-        Tolerances of `scipy.optimize.brentq`.
+    The condition is checked independently of the root finder, `scipy.optimize.brentq`, which takes
+    the tolerances.
     """
     root: float = brentq(excess, *bracket, **tolerances)
     while not holds(root):
@@ -55,19 +43,6 @@ def smallest_epsilon(delta_of: Callable[[float], float], delta: float) -> float:
             return math.inf
     root = brentq(lambda e: log_or_floor(delta_of(e)) - math.log(delta), 0.0, high, xtol=1e-12)
     return not_below(root, lambda e: delta_of(e) <= delta)
-
-
-def smallest_true(
-    holds: Callable[[float], bool], low: float, high: float, tolerance: float
-) -> float:
-    """Return the smallest x for a monotone condition, by bisection from above."""
-    while high - low > tolerance:
-        middle = (low + high) / 2
-        if holds(middle):
-            high = middle
-        else:
-            low = middle
-    return high
 
 
 def log_or_floor(value: float) -> float:

@@ -25,10 +25,7 @@ _LEVELS = 1024
 class IndividualBudget(Event):
     """An individual privacy filter: the charges of each row stay within one budget.
 
-    Attributes
-    ----------
-    releases : int
-        Maximum number of releases within the budget: fixed, whatever the rows have left.
+    `releases` is the largest number of releases within it: fixed, whatever the rows have left.
     """
 
     releases: int
@@ -86,15 +83,12 @@ class GaussianBudget(IndividualBudget):
 
     @property
     def mu(self) -> float | None:
-        """Parameter μ of Gaussian DP."""
         return 1 / self.noise
 
     def rdp(self, alpha: int) -> float | None:
-        """Return the Rényi divergence of μ-Gaussian-DP."""
         return alpha / (2 * self.noise**2)
 
     def pld(self, grid: float) -> Any:
-        """Return the privacy loss distribution of a Gaussian."""
         from dp_accounting.pld import privacy_loss_distribution
 
         return privacy_loss_distribution.from_gaussian_mechanism(
@@ -103,7 +97,6 @@ class GaussianBudget(IndividualBudget):
 
     @property
     def has_pld(self) -> bool:
-        """Whether `pld` returns a distribution."""
         return True
 
     @property
@@ -112,12 +105,10 @@ class GaussianBudget(IndividualBudget):
         return self.releases * self.touched, self.least_sigma
 
     def scaled(self, factor: float) -> Self:
-        """Return the same budget with its noise multiplied by a factor."""
         return replace(self, noise=self.noise * factor, least_sigma=self.least_sigma * factor)
 
     @property
     def mechanism(self) -> str:
-        """Description of the mechanism."""
         return (
             f"discrete Gaussian noise with an individual filter: each row's own charges stay "
             f"within mu = {round_up(1 / self.noise)} over at most {self.releases} releases"
@@ -165,7 +156,6 @@ class RenyiBudget(IndividualBudget):
 
     @property
     def mechanism(self) -> str:
-        """Description of the mechanism."""
         return (
             f"discrete Gaussian noise with an individual filter: each row's own charges stay "
             f"within a Rényi divergence of {round_up(self.rho)} at order {self.alpha} over at most "

@@ -13,14 +13,9 @@ from typing import Any, Protocol
 from privboost._core.errors import BudgetError, StoreError
 from privboost._core.files import check_link
 from privboost._core.progress import before_charge, charge_refused
-from privboost.accounting.accountant import (
-    EXCHANGE_ROOM,
-    Accountant,
-    Profile,
-    grid_allowed,
-    grid_size,
-)
+from privboost.accounting.accountants import Accountant
 from privboost.accounting.events import Event, Planned
+from privboost.accounting.grid_slack import EXCHANGE_ROOM, grid_allowed, grid_size
 from privboost.accounting.individual_budgets import IndividualBudget
 from privboost.accounting.noisy_sums import GaussianRelease
 
@@ -253,11 +248,6 @@ class Ledger:
     def within(self) -> tuple[Planned, ...]:
         """Releases that rows paid from individual budgets."""
         return tuple(Planned(event, count) for event, count in self._within.items())
-
-    @property
-    def profile(self) -> Profile:
-        """Privacy curve of all reservations."""
-        return self.accountant.compose(self._reserved)
 
 
 def _mu_squared(plan: Sequence[Planned]) -> float:

@@ -56,18 +56,11 @@ class NoisySums(Event):
         check_sampling(self)
 
     @property
-    def rate(self) -> float:
-        """Sampling rate of rows."""
-        return self.sampling_rate
-
-    @property
     def unit_rows(self) -> int:
-        """Maximum number of rows of one protected unit."""
         return self.rows
 
     @property
     def has_pld(self) -> bool:
-        """Whether `pld` returns a distribution."""
         return True
 
     @property
@@ -90,7 +83,6 @@ class NoisySums(Event):
         return replace(self, cells=queries * self.cells)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-compatible dict."""
         return super().to_dict() | {"shares": list(self.shares)}
 
 
@@ -114,7 +106,6 @@ class GaussianRelease(NoisySums):
 
     @property
     def mu(self) -> float | None:
-        """Parameter μ of Gaussian DP; None with sampling."""
         return 1 / self.noise if self.sampling_rate == 1 else None
 
     def rdp(self, alpha: int) -> float | None:
@@ -122,7 +113,6 @@ class GaussianRelease(NoisySums):
         return subsampled_gaussian_rdp(alpha, self.sampling_rate, self.noise)
 
     def pld(self, grid: float) -> Any:
-        """Return the privacy loss distribution."""
         from dp_accounting.pld import privacy_loss_distribution
 
         return privacy_loss_distribution.from_gaussian_mechanism(
@@ -131,8 +121,11 @@ class GaussianRelease(NoisySums):
 
     @property
     def gaussian_grid(self) -> tuple[int, float] | None:
-        """Number of coordinates that one unit can change, and the smallest noise scale."""
         return self.touched, float(self.sigmas.min())
+
+    @property
+    def leaf_sigma(self) -> float | None:
+        return math.sqrt(2) * self.noise
 
     @cached_property
     def sigmas(self) -> np.ndarray:
@@ -143,12 +136,10 @@ class GaussianRelease(NoisySums):
 
     @property
     def scales(self) -> np.ndarray:
-        """Noise scale of each statistic, in grid steps."""
         return self.sigmas
 
     @property
     def mechanism(self) -> str:
-        """Description of the mechanism."""
         shares = " : ".join(f"{share:g}" for share in self.shares)
         among = f" (statistics share the sensitivity {shares})" if len(self.shares) > 1 else ""
         sampled = describe_sampling(self.sampling_rate)
@@ -193,12 +184,10 @@ class GramRelease(VectorRelease):
 
     @property
     def gaussian_grid(self) -> tuple[int, float] | None:
-        """Number of coordinates that one unit can change, and the smallest noise scale."""
         return self.touched, float(self.sigmas[0]) / math.sqrt(2)
 
     @property
     def mechanism(self) -> str:
-        """Description of the mechanism."""
         return f"{super().mechanism} (off the diagonal less by a factor of √2)"
 
 
@@ -219,7 +208,6 @@ class ThresholdRelease(GaussianRelease):
 
     @property
     def mechanism(self) -> str:
-        """Description of the mechanism."""
         return f"{super().mechanism}, told above a threshold (delta {self.delta_of_threshold:g})"
 
 
@@ -238,7 +226,6 @@ class LaplaceRelease(NoisySums):
 
     @property
     def pure(self) -> float | None:
-        """ε of pure DP, amplified by sampling."""
         return amplified(1 / self.noise, self.sampling_rate)
 
     def rdp(self, alpha: int) -> float | None:
@@ -256,7 +243,6 @@ class LaplaceRelease(NoisySums):
         return min(laplace_rdp(alpha, epsilon) + self.touched * slack, general)
 
     def pld(self, grid: float) -> Any:
-        """Return the privacy loss distribution."""
         from dp_accounting.pld import privacy_loss_distribution
 
         return privacy_loss_distribution.from_laplace_mechanism(
@@ -265,12 +251,10 @@ class LaplaceRelease(NoisySums):
 
     @property
     def laplace_grid(self) -> tuple[int, float] | None:
-        """Number of coordinates that one unit can change, and the smallest noise scale."""
         return self.touched, float(self.scales.min())
 
     @property
     def scales(self) -> np.ndarray:
-        """Noise scale of each statistic, in grid steps."""
         scales: np.ndarray = self.noise * self.steps * self.cells / np.array(self.shares)
         return scales
 
@@ -282,6 +266,5 @@ class LaplaceRelease(NoisySums):
 
     @property
     def mechanism(self) -> str:
-        """Description of the mechanism."""
         sampled = describe_sampling(self.sampling_rate)
         return f"discrete Laplace noise, {round_up(1 / self.noise)}-DP{sampled}"

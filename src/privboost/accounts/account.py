@@ -1,33 +1,22 @@
-"""The account of one data set: charges to it, and changes of its terms.
-
-Validation of the `budget` parameter.
-
-A pending charge: an account, and the run that is about to be charged to it.
-
-A store of accounts: one SQLite file for all data sets of an owner.
-"""
+"""Budget accounts of data sets: charges to them, their terms, and the store that keeps them."""
 
 from __future__ import annotations
 
 import math
 import secrets
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from privboost._core.errors import BudgetError
 from privboost.accounting.events import Planned, Relation
-from privboost.accounts.balance import (
-    Balance,
-    Entry,
-    canonical_name,
-    check_limit,
-    check_name,
-    valid_canonical_name,
-)
+from privboost.accounts.balance import Balance, Entry
 from privboost.accounts.database import (
+    canonical_name,
+    check_name,
     create_database,
     damaged,
     find_dataset,
@@ -37,6 +26,7 @@ from privboost.accounts.database import (
     read_datasets,
     reading,
     user,
+    valid_canonical_name,
     write_entry,
     writing,
 )
@@ -92,13 +82,10 @@ class BudgetAccount:
         The guarantee of an account is that of its limit. A limit that is raised in view of
         releases counts as the highest that it could have become.
         """
-        check_limit(epsilon, delta)
-        with writing(self.path) as connection:
-            self._read(connection).check_open()
-            connection.execute(
-                "UPDATE accounts SET epsilon = ?, delta = ? WHERE dataset = ?",
-                (float(epsilon), float(delta), self.dataset),
-            )
+        _check_limit(epsilon, delta)
+        with self._changing() as (connection, _):
+            change = "UPDATE accounts SET epsilon = ?, delta = ? WHERE dataset = ?"
+            connection.execute(change, (float(epsilon), float(delta), self.dataset))
 
     def set_unit(self, unit: str | None) -> None:
         """Change the unit column, while nothing is spent.
@@ -115,21 +102,16 @@ class BudgetAccount:
         """
         if unit is not None:
             check_name("unit", unit)
-        with writing(self.path) as connection:
-            before = self._read(connection)
-            before.check_open()
+        with self._changing() as (connection, before):
             before.check_unspent()
-            connection.execute(
-                "UPDATE accounts SET unit = ? WHERE dataset = ?", (unit, self.dataset)
-            )
+            change = "UPDATE accounts SET unit = ? WHERE dataset = ?"
+            connection.execute(change, (unit, self.dataset))
 
     def close(self) -> None:
         """Close the account permanently."""
-        with writing(self.path) as connection:
-            self._read(connection).check_open()
-            connection.execute(
-                "UPDATE accounts SET closed = ? WHERE dataset = ?", (now(), self.dataset)
-            )
+        with self._changing() as (connection, _):
+            change = "UPDATE accounts SET closed = ? WHERE dataset = ?"
+            connection.execute(change, (now(), self.dataset))
 
     def has(self, key: str) -> bool:
         """Whether a report's entry is one of this account's."""
@@ -173,9 +155,7 @@ class BudgetAccount:
         """
         if not all(0 <= part < math.inf for part in astuple(price)):
             raise ValueError("a price must be finite, and no component of it below 0")
-        with writing(self.path) as connection:
-            before = self._read(connection)
-            before.check_open()
+        with self._changing() as (connection, before):
             before.check_unit(unit)
             found = [entry for entry in before.entries if stream and entry.key == stream]
             if stream and not (found and found[0].batches):
@@ -191,6 +171,14 @@ class BudgetAccount:
             entry = Entry(0, key, now(), user(), self.name, what, epsilon, delta, batch, price)
             write_entry(connection, self.dataset, entry)
         return key
+
+    @contextmanager
+    def _changing(self) -> Iterator[tuple[sqlite3.Connection, Balance]]:
+        """Open the store for a change of the account, with its balance; refuse a closed one."""
+        with writing(self.path) as connection:
+            before = self._read(connection)
+            before.check_open()
+            yield connection, before
 
     def _read(self, connection: sqlite3.Connection) -> Balance:
         return read_balance(connection, self.path, self.store, self.dataset)
@@ -214,22 +202,10 @@ def check_account(name: str, value: Any, random_state: Any) -> BudgetAccount | N
 
 @dataclass(frozen=True)
 class PendingCharge:
-    """An account and a run; a ledger charges its reservation to it.
+    """An account and a run (see `BudgetAccount.charge`); a ledger charges its reservation to it.
 
-    Attributes
-    ----------
-    account : BudgetAccount
-        The account.
-    what : str
-        What is about to run.
-    unit : str or None
-        The run's unit column.
-    inference : PrivacyReport or None
-        Report of private domain inference on these rows; it is charged unless it was before.
-    stream : str
-        Key of the entry of a stream's earlier batches.
-    batch : int
-        Number of the batch, from 1 on; 0 without a stream.
+    `inference` is the report of private domain inference on these rows: it is charged unless it
+    was before.
     """
 
     account: BudgetAccount
@@ -281,6 +257,14 @@ class PendingCharge:
         cost = rules.filter.price_of(inference.curve, near)
         # An entry that does not cover the inference is another one's.
         return price if any(own.covers(cost) for own in charged) else price + cost
+
+
+def _check_limit(epsilon: Any, delta: Any) -> None:
+    """Refuse an invalid limit."""
+    for name, value, most in (("epsilon", epsilon, math.inf), ("delta", delta, 1.0)):
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (number and 0 < value < most):
+            raise ValueError(f"the limit's {name} must be a number above 0, below {most:g}")
 
 
 RELATIONS = {"add-remove": Relation.ADD_REMOVE, "replace-one": Relation.REPLACE_ONE}
@@ -352,7 +336,7 @@ class BudgetStore:
             If there is an account of that name: use `account`.
         """
         dataset = valid_canonical_name("dataset", dataset)
-        check_limit(epsilon, delta)
+        _check_limit(epsilon, delta)
         if unit is not None:
             check_name("unit", unit)
         if relation not in RELATIONS:

@@ -1,64 +1,15 @@
-"""Validation of names and limits of accounts.
-
-The balance of an account: its limit, its entries, and what is left.
-"""
+"""The balance of an account: its limit, its entries, and what is left."""
 
 from __future__ import annotations
 
 import math
-import re
-import unicodedata
 from dataclasses import dataclass
 from typing import Any
 
-from privboost._core.checks import is_writable
 from privboost._core.errors import BudgetError
 from privboost.accounting.events import Relation
 from privboost.accounting.formulas import round_up
 from privboost.accounts.filters import Filter, Price, far_factor
-
-_MAX_LENGTH = 200
-"""Maximum length of a name."""
-_INVISIBLE = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
-    "\U000e0000-\U000e0fff]"
-)
-"""Printable characters that screens do not show: Unicode's Default_Ignorable_Code_Point, and the
-empty Braille pattern."""
-
-
-def check_name(parameter: str, value: Any) -> str:
-    """Return a valid name, or raise ValueError."""
-    if not isinstance(value, str) or not 0 < len(value) <= _MAX_LENGTH or not value.isprintable():
-        raise ValueError(f"{parameter} must be a text of 1 to {_MAX_LENGTH} printable characters")
-    if not is_writable(value):
-        raise ValueError(f"{parameter} must be a text that UTF-8 can encode")
-    return value
-
-
-def valid_canonical_name(parameter: str, value: Any) -> str:
-    """Return a name as the store keeps it (`canonical_name`); refuse invisible characters."""
-    name = check_name(parameter, canonical_name(value) if isinstance(value, str) else value)
-    if _INVISIBLE.search(name):
-        raise ValueError(f"{parameter} must be a text without invisible characters")
-    return name
-
-
-def canonical_name(name: str) -> str:
-    """Return the canonical form of a name: NFKC, single blanks, none at the ends.
-
-    Letters of different alphabets that look alike stay distinct.
-    """
-    return re.sub(" +", " ", unicodedata.normalize("NFKC", name)).strip()
-
-
-def check_limit(epsilon: Any, delta: Any) -> None:
-    """Refuse an invalid limit."""
-    for name, value, most in (("epsilon", epsilon, math.inf), ("delta", delta, 1.0)):
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not (number and 0 < value < most):
-            raise ValueError(f"the limit's {name} must be a number above 0, below {most:g}")
-
 
 _THRESHOLD_SHARE = 0.1
 """Part of δ that is reserved for thresholds of private domain inference."""
@@ -66,69 +17,31 @@ _THRESHOLD_SHARE = 0.1
 
 @dataclass(frozen=True)
 class Entry:
-    """A charge to an account, written before its run begins.
+    """A charge to an account, written before its run begins."""
 
-    Attributes
-    ----------
-    number : int
-        Sequence number in the store.
-    key : str
-        Unique key, which reports carry.
-    date : str
-        Date and time by the machine's clock; for display only.
-    who : str
-        User and machine.
-    name : str
-        Name that the caller chose.
-    what : str
-        What was run.
-    epsilon, delta : float
-        Guarantee of the run's own report.
-    batches : int
-        Number of batches of a stream; 0 for any other run.
-    price : Price
-        Cost in the account's filter.
-    """
-
-    number: int
-    key: str
-    date: str
-    who: str
-    name: str
-    what: str
-    epsilon: float
+    number: int  # in the store
+    key: str  # unique; reports carry it
+    date: str  # by the machine's clock; for display only
+    who: str  # user and machine
+    name: str  # that the caller chose
+    what: str  # what was run
+    epsilon: float  # of the run's own report
     delta: float
-    batches: int
-    price: Price
+    batches: int  # of a stream; 0 for any other run
+    price: Price  # in the account's filter
 
 
 @dataclass(frozen=True)
 class Rules:
-    """Terms of an account; all but the limit are fixed once something is spent.
-
-    Attributes
-    ----------
-    relation : Relation
-        Neighbouring relation.
-    unit : str or None
-        Unit column; None is one row.
-    filter : Filter
-        Privacy filter by which runs compose.
-    epsilon, delta : float
-        The limit.
-    opened : str
-        Date of opening.
-    closed : str or None
-        Date of closing, after which nothing can be spent.
-    """
+    """Terms of an account; all but the limit are fixed once something is spent."""
 
     relation: Relation
-    unit: str | None
+    unit: str | None  # the unit column; None is one row
     filter: Filter
-    epsilon: float
+    epsilon: float  # the limit
     delta: float
-    opened: str
-    closed: str | None
+    opened: str  # a date
+    closed: str | None  # the date after which nothing can be spent
 
     @property
     def noise_delta(self) -> float:
@@ -143,17 +56,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class Balance:
-    """State of an account at one moment.
-
-    Attributes
-    ----------
-    dataset : str
-        The data set.
-    rules : Rules
-        Terms of the account.
-    entries : tuple of Entry
-        Charges, in order.
-    """
+    """State of a data set's account at one moment: its terms, and its charges in order."""
 
     dataset: str
     rules: Rules
@@ -249,17 +152,11 @@ class Balance:
             "opened": rules.opened,
             "closed": rules.closed,
         }
+        shown = ("date", "who", "name", "what", "epsilon", "delta")
         runs = [
-            {
-                "entry": entry.key,
-                "date": entry.date,
-                "who": entry.who,
-                "name": entry.name,
-                "what": entry.what,
-                "epsilon": entry.epsilon,
-                "delta": entry.delta,
-                "share": _finite(self.share_of(entry.price)),
-            }
+            {"entry": entry.key}
+            | {name: getattr(entry, name) for name in shown}
+            | {"share": _finite(self.share_of(entry.price))}
             for entry in self.entries
         ]
         return own | {"runs": runs}
@@ -282,7 +179,16 @@ class Balance:
         if self.epsilon > rules.epsilon:
             lines.append("  note        the limit was lowered below what is spent: no run fits")
         if self.entries:
-            lines += [f"  {name:<10}  {text}" for name, text in _explanations(self)]
+            lines.append(
+                "  epsilon     of the account: of all runs together, at its delta "
+                f"{rules.delta:g}; of a run: that of its report, at its own delta"
+            )
+        if len(self.entries) > 1:
+            own = round_up(sum(entry.epsilon for entry in self.entries))
+            lines.append(
+                f"  shares      add up, being parts of {rules.filter.additive}; epsilons do not: "
+                f"the sum of the runs' own, {own}, is not what they cost together"
+            )
         wide = max([9, *(len(entry.name) for entry in self.entries)])
         for entry in self.entries:
             cost = f"({round_up(entry.epsilon)}, {round_up(entry.delta)})"
@@ -297,28 +203,6 @@ class Balance:
 
 def _describe_unit(column: str | None) -> str:
     return "one row" if column is None else f"all rows of one {column}"
-
-
-def _explanations(balance: Balance) -> list[tuple[str, str]]:
-    """Explain the figures of an account with entries, each in a sentence."""
-    rules = balance.rules
-    found = [
-        (
-            "epsilon",
-            f"of the account: of all runs together, at its delta {rules.delta:g}; of a run: that "
-            "of its report, at its own delta",
-        )
-    ]
-    if len(balance.entries) > 1:
-        own = round_up(sum(entry.epsilon for entry in balance.entries))
-        found.append(
-            (
-                "shares",
-                f"add up, being parts of {rules.filter.additive}; epsilons do not: the sum of the "
-                f"runs' own, {own}, is not what they cost together",
-            )
-        )
-    return found
 
 
 def format_share(share: float) -> str:

@@ -1,18 +1,16 @@
-"""Transactions on a store's SQLite file; every write is on disk when it returns.
+"""The SQLite file of a store: names, transactions and tables, and errors that say what to do.
 
-Location of a store: a local disk, under one name.
-
-Validation of a store's file, and one-line errors that say what to do.
-
-Reading accounts from the tables of a store, and writing entries.
+Every write is on disk when it returns.
 """
 
 from __future__ import annotations
 
 import getpass
 import math
+import re
 import socket
 import sqlite3
+import unicodedata
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import astuple
@@ -23,38 +21,30 @@ from time import monotonic
 from typing import Any
 from urllib.parse import quote
 
+from privboost._core.checks import is_writable
 from privboost._core.errors import StoreError
 from privboost._core.files import check_link
 from privboost._core.progress import send_message
 from privboost.accounting.events import Relation
-from privboost.accounts.balance import Balance, Entry, Rules, canonical_name
+from privboost.accounts.balance import Balance, Entry, Rules
 from privboost.accounts.filters import Price, filter_of
 
 _NETWORKS = {
-    *(
-        "9p",
-        "afs",
-        "beegfs",
-        "ceph",
-        "cifs",
-        "davfs",
-        "glusterfs",
-        "gpfs",
-        "lustre",
-        "ncpfs",
-        "nfs",
-    ),
-    *("nfs4", "orangefs", "prl_fs", "pvfs2", "smb3", "smbfs", "vboxsf", "virtiofs", "vmhgfs"),
+    *("9p", "afs", "beegfs", "ceph", "cifs", "davfs", "glusterfs", "gpfs", "lustre", "ncpfs"),
+    *("nfs", "nfs4", "orangefs", "prl_fs", "pvfs2", "smb3", "smbfs", "vboxsf", "virtiofs"),
+    "vmhgfs",
 }
 _LOCAL_FUSE = ("fuse.ext2", "fuse.ext4", "fuse.ntfs", "fuseblk", "fuse.fuse-overlayfs")
 _MOUNTS = Path("/proc/mounts")
 
 
-def check_disk(path: Path) -> None:
-    """Refuse a network file system, where it can be recognised (on Linux).
+def _check_place(path: Path) -> None:
+    """Refuse a network file system, where it can be recognised (on Linux), and a second hard link.
 
     Locks and flushes of many network file systems are unreliable: two processes could spend the
-    same budget.
+    same budget. And SQLite looks for the journal of an interrupted write next to the path that it
+    opens. A process that opens the store by its other name would miss that journal, and a charge
+    could be lost.
     """
     kind = _kind_of_mount(path.resolve().parent)
     if kind in _NETWORKS or (kind.startswith("fuse.") and kind not in _LOCAL_FUSE):
@@ -62,14 +52,6 @@ def check_disk(path: Path) -> None:
             f"{path} is on a network file system ({kind}), which may lose a charge: keep the store "
             "on a disk of the machine that trains"
         )
-
-
-def check_one_name(path: Path) -> None:
-    """Refuse an existing file with a second hard link.
-
-    SQLite looks for the journal of an interrupted write next to the path that it opens. A process
-    that opens the store by its other name would miss that journal, and a charge could be lost.
-    """
     if path.exists() and path.stat().st_nlink > 1:
         raise StoreError(
             f"{path} has more than one name (hard links), and a charge could be lost: SQLite finds "
@@ -91,6 +73,41 @@ def _kind_of_mount(folder: Path) -> str:
         if (folder == mount or mount in folder.parents) and len(mount.parts) >= found:
             found, kind = len(mount.parts), own
     return kind
+
+
+_MAX_LENGTH = 200
+"""Maximum length of a name."""
+_INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\U000e0000-\U000e0fff]"
+)
+"""Printable characters that screens do not show: Unicode's Default_Ignorable_Code_Point, and the
+empty Braille pattern."""
+
+
+def check_name(parameter: str, value: Any) -> str:
+    """Return a valid name, or raise ValueError."""
+    if not isinstance(value, str) or not 0 < len(value) <= _MAX_LENGTH or not value.isprintable():
+        raise ValueError(f"{parameter} must be a text of 1 to {_MAX_LENGTH} printable characters")
+    if not is_writable(value):
+        raise ValueError(f"{parameter} must be a text that UTF-8 can encode")
+    return value
+
+
+def valid_canonical_name(parameter: str, value: Any) -> str:
+    """Return a name as the store keeps it (`canonical_name`); refuse invisible characters."""
+    name = check_name(parameter, canonical_name(value) if isinstance(value, str) else value)
+    if _INVISIBLE.search(name):
+        raise ValueError(f"{parameter} must be a text without invisible characters")
+    return name
+
+
+def canonical_name(name: str) -> str:
+    """Return the canonical form of a name: NFKC, single blanks, none at the ends.
+
+    Letters of different alphabets that look alike stay distinct.
+    """
+    return re.sub(" +", " ", unicodedata.normalize("NFKC", name)).strip()
 
 
 KIND = 0x50564253
@@ -211,8 +228,7 @@ CREATE TABLE store (id TEXT NOT NULL) STRICT;
 def create_database(path: Path, name: str) -> None:
     """Create a store's file atomically; an existing one stays unchanged."""
     check_link(path)
-    check_disk(path)
-    check_one_name(path)
+    _check_place(path)
     with explained(path), closing(_begun(path, "rwc", "BEGIN IMMEDIATE")) as connection:
         if not connection.execute("PRAGMA schema_version").fetchone()[0]:
             connection.execute(f"PRAGMA application_id = {KIND}")
@@ -250,8 +266,7 @@ def writing(path: Path) -> Iterator[sqlite3.Connection]:
 def _opened(path: Path, begin: str) -> Iterator[sqlite3.Connection]:
     if not path.is_file():
         raise StoreError(f"{path}: there is no such store; privboost budget open makes one")
-    check_disk(path)
-    check_one_name(path)
+    _check_place(path)
     with explained(path), closing(_begun(path, "rw", begin)) as connection:
         check_store(connection, path)
         yield connection
@@ -313,7 +328,9 @@ def read_balance(connection: sqlite3.Connection, path: Path, store: str, dataset
         (dataset,),
     ).fetchall()
     try:
-        return Balance(dataset, _read_rules(row), tuple(map(_read_entry, rows)))
+        relation, unit, name, order, *terms = row
+        rules = Rules(Relation(relation), unit, filter_of(name, order), *terms)
+        return Balance(dataset, rules, tuple(map(_read_entry, rows)))
     except ValueError:
         raise damaged(path, f"a line of the account of {dataset!r}") from None
 
@@ -347,29 +364,22 @@ def no_account(path: Path, dataset: str, known: list[str]) -> StoreError:
 
 def write_entry(connection: sqlite3.Connection, dataset: str, entry: Entry) -> None:
     """Insert an entry, or update the price and batches of an entry with the same key."""
-    texts = (entry.key, dataset, entry.date, entry.who, entry.name, entry.what)
+    _, *own, price = astuple(entry)
     connection.execute(
-        "INSERT INTO entries (key, dataset, date, who, name, what, epsilon, delta, batches,"
+        "INSERT INTO entries (dataset, key, date, who, name, what, epsilon, delta, batches,"
         " size, grid, near_delta, far_delta) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (key) DO UPDATE SET size = excluded.size, grid = excluded.grid,"
         " near_delta = excluded.near_delta, far_delta = excluded.far_delta,"
         " epsilon = max(epsilon, excluded.epsilon), delta = max(delta, excluded.delta),"
         " batches = excluded.batches",
-        (*texts, entry.epsilon, entry.delta, entry.batches, *astuple(entry.price)),
+        (dataset, *own, *price),
     )
 
 
 def _read_entry(row: tuple[Any, ...]) -> Entry:
     if not all(0 <= part < math.inf for part in row[9:]):
         raise ValueError("no component of a price is below 0 or infinite")
-    number, key, date, who, name, what, epsilon, delta, batches, *price = row
-    return Entry(number, key, date, who, name, what, epsilon, delta, batches, Price(*price))
-
-
-def _read_rules(row: tuple[Any, ...]) -> Rules:
-    relation, unit, name, order, epsilon, delta, opened, closed = row
-    kind = filter_of(name, order)
-    return Rules(Relation(relation), unit, kind, epsilon, delta, opened, closed)
+    return Entry(*(*row[:9], Price(*row[9:])))
 
 
 def now() -> str:

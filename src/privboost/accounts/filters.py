@@ -14,10 +14,10 @@ from dataclasses import astuple, dataclass, replace
 from typing import ClassVar
 
 from privboost._core.errors import BudgetError
-from privboost.accounting.accountant import EXCHANGE_ROOM
 from privboost.accounting.composition import Curve, gaussian_epsilon, gaussian_sizes
 from privboost.accounting.events import Event, Planned, Relation
 from privboost.accounting.formulas import rdp_to_epsilon
+from privboost.accounting.grid_slack import EXCHANGE_ROOM
 
 _MAX_ORDER = 1024
 _ROUNDING = 1 + 1e-12
@@ -27,34 +27,20 @@ _KEPT = 5e-4
 
 @dataclass(frozen=True)
 class Price:
-    """Cost of a run in an account's filter.
+    """Cost of a run in an account's filter."""
 
-    Attributes
-    ----------
-    size : float
-        The additive quantity: Σμ², or a Rényi divergence.
-    grid : float
-        Σ coordinates/σ², which determines the slack of the integer grid: see `gaussian_epsilon`.
-    delta : float
-        δ of thresholds.
-    far_delta : float
-        δ of thresholds of add/remove runs in a replace-one account.
-    """
-
-    size: float = 0.0
-    grid: float = 0.0
-    delta: float = 0.0
-    far_delta: float = 0.0
+    size: float = 0.0  # the additive quantity: Σμ², or a Rényi divergence
+    grid: float = 0.0  # Σ coordinates/σ², the slack of the integer grid: see `gaussian_epsilon`
+    delta: float = 0.0  # of thresholds
+    far_delta: float = 0.0  # of thresholds of add/remove runs in a replace-one account
 
     def __add__(self, other: Price) -> Price:
-        return self._merged(other, lambda one, two: (one + two) * _ROUNDING)
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return Price(*((one + two) * _ROUNDING for one, two in pairs))
 
     def joined(self, other: Price) -> Price:
         """Return the maximum of both: the price for units that are in one of two runs."""
-        return self._merged(other, max)
-
-    def _merged(self, other: Price, merge: Callable[[float, float], float]) -> Price:
-        return Price(*map(merge, astuple(self), astuple(other)))
+        return Price(*map(max, astuple(self), astuple(other)))
 
     def covers(self, other: Price) -> bool:
         """Whether no component of another price exceeds this one's, up to rounding."""
@@ -76,7 +62,10 @@ def far_factor(epsilon: float) -> float:
 
 
 class Filter(ABC):
-    """A privacy filter: an additive cost of runs, and its conversion to ε."""
+    """A privacy filter: an additive cost of runs, and its conversion to ε.
+
+    A plan or a curve that the filter does not cover has no price, but raises `BudgetError`.
+    """
 
     name: ClassVar[str]
     additive: ClassVar[str]
@@ -86,23 +75,11 @@ class Filter(ABC):
 
     @abstractmethod
     def price(self, plan: Sequence[Planned], relation: Relation) -> Price:
-        """Return the price of a plan in an account with this neighbouring relation.
-
-        Raises
-        ------
-        BudgetError
-            If the filter does not cover the plan.
-        """
+        """Return the price of a plan in an account with this neighbouring relation."""
 
     @abstractmethod
     def price_of(self, curve: Curve, near: bool) -> Price:
-        """Return the price of a report's curve; `near` if its neighbours are the account's.
-
-        Raises
-        ------
-        BudgetError
-            If the filter does not cover the curve.
-        """
+        """Return the price of a report's curve; `near` if its neighbours are the account's."""
 
     @abstractmethod
     def epsilon(self, spent: Price, delta: float) -> float:
@@ -129,7 +106,6 @@ class GaussianFilter(Filter):
     additive = "mu squared"
 
     def price(self, plan: Sequence[Planned], relation: Relation) -> Price:
-        """Return Σμ², with the allowance for exchanges."""
         for planned in plan:
             event = planned.event
             if event.mu is None:
@@ -142,26 +118,25 @@ class GaussianFilter(Filter):
                 )
         sizes = gaussian_sizes(plan)
         if sizes is None:
-            raise BudgetError(_TOO_FINE)
+            raise BudgetError(
+                "the noise is too fine for an account's Gaussian filter: use a smaller epsilon, or "
+                "an account with the filter 'renyi'"
+            )
         delta = math.fsum(planned.count * planned.event.extra_delta for planned in plan)
         return _gaussian_price(*sizes, delta, _is_near(plan, relation))
 
     def price_of(self, curve: Curve, near: bool) -> Price:
-        """Return the μ² of a report's curve."""
         if curve.mu_squared is None:
             raise BudgetError("this account adds up Gaussian noise only, and its report has no μ")
         return _gaussian_price(curve.mu_squared, curve.grid, curve.extra_delta, near)
 
     def epsilon(self, spent: Price, delta: float) -> float:
-        """Return the exact ε, with the slack of the grid."""
         return gaussian_epsilon(spent.size, spent.grid, delta)
 
     def headroom(self, epsilon: float, delta: float) -> float:
-        """Return the largest Σμ²."""
         return _largest(lambda size: self.epsilon(Price(size), delta) <= epsilon)
 
     def as_gaussian(self, size: float, delta: float) -> float:
-        """Return the ε of that Σμ²."""
         return gaussian_epsilon(size, 0.0, delta)
 
     def kept(self, epsilon: float) -> float:
@@ -171,13 +146,7 @@ class GaussianFilter(Filter):
 
 @dataclass(frozen=True)
 class RenyiFilter(Filter):
-    """Additive Rényi divergence of one order, which nearly every plan has.
-
-    Parameters
-    ----------
-    order : int
-        The order, fixed when the account is opened.
-    """
+    """Additive Rényi divergence of one order, fixed at the opening, for nearly every plan."""
 
     order: int
     name = "renyi"
@@ -243,7 +212,6 @@ class RenyiFilter(Filter):
         return rdp_to_epsilon(self.order, spent.size, delta) if spent.size else 0.0
 
     def headroom(self, epsilon: float, delta: float) -> float:
-        """Return the largest divergence."""
         nothing = rdp_to_epsilon(self.order, 0.0, delta)
         return max(0.0, (epsilon - nothing) * (1 - 1e-12) - 1e-12) if nothing > 0 else 0.0
 
@@ -291,12 +259,6 @@ def are_near(own: set[Relation], relation: Relation) -> bool:
         f"this account is about neighbours that {relation.value}; a run about {own.pop().value} "
         "does not add up with them: open an account about replacing a unit"
     )
-
-
-_TOO_FINE = (
-    "the noise is too fine for an account's Gaussian filter: use a smaller epsilon, or an account "
-    "with the filter 'renyi'"
-)
 
 
 def _largest(holds: Callable[[float], bool]) -> float:

@@ -13,26 +13,16 @@ import privboost
 from privboost.cli.exits import Status, fail
 from privboost.cli.options import AsJson
 from privboost.cli.output import check_standard_output, print_json, print_result
-from privboost.cli.registry import command, option
+from privboost.cli.registry import command
 
 StoreFile = Annotated[Path, typer.Argument(help="The file of the store.")]
 Dataset = Annotated[str, typer.Argument(help="The data set.")]
-LimitEpsilon = Annotated[float, option("The most that may ever be spent.")]
-LimitDelta = Annotated[float, option("Its delta.")]
+LimitEpsilon = Annotated[float, "The most that may ever be spent."]
+LimitDelta = Annotated[float, "Its delta."]
 
 
-class Relation(StrEnum):
-    """Neighbouring tables."""
-
-    add_remove = "add-remove"
-    replace_one = "replace-one"
-
-
-class Filter(StrEnum):
-    """Composition of runs."""
-
-    gaussian = "gaussian"
-    renyi = "renyi"
+Relation = StrEnum("Relation", {"add_remove": "add-remove", "replace_one": "replace-one"})
+Filter = StrEnum("Filter", ["gaussian", "renyi"])
 
 
 @command(
@@ -43,13 +33,9 @@ def open_account(
     dataset: Dataset,
     limit_epsilon: LimitEpsilon,
     limit_delta: LimitDelta,
-    unit: Annotated[
-        str | None, option("The column that identifies protected units; else a row.")
-    ] = None,
-    relation: Annotated[Relation, option("Which tables are neighbours.")] = Relation.add_remove,
-    filter_: Annotated[
-        Filter, option("Composition of runs: renyi takes every recipe.", name="--filter")
-    ] = Filter.gaussian,
+    unit: Annotated[str | None, "The column that identifies protected units; else a row."] = None,
+    relation: Annotated[Relation, "Which tables are neighbours."] = Relation.add_remove,
+    filter_: Annotated[Filter, "Composition of runs: renyi takes every recipe."] = Filter.gaussian,
     as_json: AsJson = False,
 ) -> None:
     """Open the account of a data set; the store is created if there is none."""
@@ -85,9 +71,9 @@ def limit(
     store: StoreFile,
     dataset: Dataset,
     limit_epsilon: Annotated[
-        float | None, option("The most that may ever be spent; else as it was.")
+        float | None, "The most that may ever be spent; else as it was."
     ] = None,
-    limit_delta: Annotated[float | None, option("Its delta; else as it was.")] = None,
+    limit_delta: Annotated[float | None, "Its delta; else as it was."] = None,
     as_json: AsJson = False,
 ) -> None:
     """Change the limit of an account."""
@@ -120,7 +106,7 @@ def unit(
 def close(
     store: StoreFile,
     dataset: Dataset,
-    yes: Annotated[bool, option("Do not ask for confirmation.", name="--yes")] = False,
+    yes: Annotated[bool, "Do not ask for confirmation."] = False,
     as_json: AsJson = False,
 ) -> None:
     """Close an account for good: nothing can be spent on the data set any more."""

@@ -44,12 +44,8 @@ from privboost.cli.output import (
 )
 from privboost.cli.registry import command, option
 
-LeaveOut = Annotated[
-    list[str] | None, option("A column that is no feature, such as an id; repeatable.")
-]
-Header = Annotated[
-    bool, option("The first line of a CSV file has the names of its columns.", name="--header")
-]
+LeaveOut = Annotated[list[str] | None, "A column that is no feature, such as an id; repeatable."]
+Header = Annotated[bool, "The first line of a CSV file has the names of its columns."]
 OfTask = Annotated[Task | None, option("The kind of target.", show_default="by its type")]
 
 
@@ -60,9 +56,7 @@ def skeleton(
     target: Target,
     leave_out: LeaveOut = None,
     task: OfTask = None,
-    unit: Annotated[
-        str | None, option("The column that identifies protected units (people).")
-    ] = None,
+    unit: Annotated[str | None, "The column that identifies protected units (people)."] = None,
     header: Header = False,
     out: Out = None,
     separator: Separator = None,
@@ -87,12 +81,10 @@ def skeleton(
     if made.left_out:
         columns = ", ".join(map(repr, made.left_out))
         notify(f"no kind of feature for the types of {columns}: left out")
-    if made.open_kinds:
-        notify(
-            f"the schema has no types for {made.open_kinds} columns: keep one kind each, and add"
-        )
-        for kind_of_feature in FEATURE_KINDS.values():
-            notify(f"  {kind_of_feature.kind:<11}  {kind_of_feature.example}")
+    if count := made.open_kinds:
+        notify(f"the schema has no types for {count} columns: keep one kind each, and add")
+        for each in FEATURE_KINDS.values():
+            notify(f"  {each.kind:<11}  {each.example}")
     notify(
         f"{made.placeholders} parts hold null: fill them in from public knowledge, never from the "
         "rows; or privboost domain learn --domain-given. What another kind would need may stay null"
@@ -108,7 +100,7 @@ def learn(
     delta: Delta = 1e-6,
     out: Out = None,
     domain_given: Annotated[
-        Path | None, option("The part of it that is known (JSON); a skeleton's null is learned.")
+        Path | None, "The part of it that is known (JSON); a skeleton's null is learned."
     ] = None,
     leave_out: LeaveOut = None,
     task: OfTask = None,
@@ -147,6 +139,27 @@ def learn(
         print_written(out, privacy.guarantee, output.as_json, privacy=privacy.to_dict())
 
 
+def _print_comparison(parts: Any, found: Any, more: Any, complete: bool) -> None:
+    lines = [f"open: {hole.place}: {hole.hint}" for hole in parts.holes]
+    lines += [f"wrong: {text}" for text in parts.wrong]
+    lines += [f"absent: the table has no column {name!r}" for name in found.absent]
+    lines += [f"unfit: {text}" for text in found.unfit]
+    lines += [f"more: {name!r} is not in the domain, and is not read" for name in more]
+    for line in lines:
+        typer.echo(line)
+    if found.strays:
+        headings = ("column", "rows", "missing", "below", "above", "other")
+        print_table(headings, [tuple(asdict(each).values()) for each in found.strays])
+    for name in found.empty:
+        typer.echo(f"empty: {name!r} is missing, or not as the domain says, in over 99% of rows")
+    if not found.fits:
+        typer.echo("the domain does not fit the table")
+    elif not complete:
+        typer.echo("the domain is not whole: fill it in from public knowledge, never the rows")
+    else:
+        typer.echo("the domain fits the table")
+
+
 @command("privboost domain check d.json v.parquet")
 def check(
     *,
@@ -154,8 +167,7 @@ def check(
     data: DataFile,
     header: Header = False,
     public_rows: Annotated[
-        bool,
-        option("All rows are public: count what would be clipped, exactly.", name="--public-rows"),
+        bool, "All rows are public: count what would be clipped, exactly."
     ] = False,
     as_json: AsJson = False,
     table: TableOptions,
@@ -166,8 +178,8 @@ def check(
     Rows are read, and what would be clipped is counted, only if you declare them public: then a
     column that is missing in more than 99% of rows does not match either.
     """
-    from privboost.data.domain import read_json
-    from privboost.data.schema import compare, read_parts, with_outside_counts
+    from privboost.data.domain_json import read_json, read_parts
+    from privboost.data.schema import compare, with_outside_counts
 
     declared = read_json(domain)
     parts = read_parts(declared)
@@ -195,27 +207,6 @@ def check(
         _print_comparison(parts, found, more, known is not None)
     if not fits:
         raise SystemExit(Status.table.value)
-
-
-def _print_comparison(parts: Any, found: Any, more: Any, complete: bool) -> None:
-    lines = [f"open: {hole.place}: {hole.hint}" for hole in parts.holes]
-    lines += [f"wrong: {text}" for text in parts.wrong]
-    lines += [f"absent: the table has no column {name!r}" for name in found.absent]
-    lines += [f"unfit: {text}" for text in found.unfit]
-    lines += [f"more: {name!r} is not in the domain, and is not read" for name in more]
-    for line in lines:
-        typer.echo(line)
-    if found.strays:
-        headings = ("column", "rows", "missing", "below", "above", "other")
-        print_table(headings, [tuple(asdict(each).values()) for each in found.strays])
-    for name in found.empty:
-        typer.echo(f"empty: {name!r} is missing, or not as the domain says, in over 99% of rows")
-    if not found.fits:
-        typer.echo("the domain does not fit the table")
-    elif not complete:
-        typer.echo("the domain is not whole: fill it in from public knowledge, never the rows")
-    else:
-        typer.echo("the domain fits the table")
 
 
 @command("privboost domain show d.json")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from enum import IntEnum
 from typing import Any, NoReturn
 
@@ -25,31 +24,25 @@ USAGE_ERROR: Any = next(
 
 
 class Status(IntEnum):
-    """Exit status of the process."""
+    """Exit status of the process, with its meaning."""
 
-    done = 0
-    failed = 1
-    usage = 2
-    file = 3
-    table = 4
-    budget = 5
-    warned = 6
-    interrupted = 130
-    unread = 141
+    meaning: str
 
+    def __new__(cls, value: int, meaning: str) -> Status:
+        """Keep the meaning beside the number."""
+        made = int.__new__(cls, value)
+        made._value_, made.meaning = value, meaning
+        return made
 
-STATUSES = {
-    Status.done: "done",
-    Status.failed: "another failure: memory, a cluster, a GPU, a party, a missing package",
-    Status.usage: "the command line: an option, or a parameter's value",
-    Status.file: "a file: missing, existing already, damaged, locked, or a full disk",
-    Status.table: "a domain, or a table that does not fit it",
-    Status.budget: "the privacy budget: nothing was released beyond it",
-    Status.warned: "--strict: the result is complete and written, and a warning is about it",
-    Status.interrupted: "interrupted (Ctrl-C), or terminated",
-    Status.unread: "the reader of the output stopped, as head does: nothing is printed",
-}
-"""Meaning of each status."""
+    done = 0, "done"
+    failed = 1, "another failure: memory, a cluster, a GPU, a party, a missing package"
+    usage = 2, "the command line: an option, or a parameter's value"
+    file = 3, "a file: missing, existing already, damaged, locked, or a full disk"
+    table = 4, "a domain, or a table that does not fit it"
+    budget = 5, "the privacy budget: nothing was released beyond it"
+    warned = 6, "--strict: the result is complete and written, and a warning is about it"
+    interrupted = 130, "interrupted (Ctrl-C), or terminated"
+    unread = 141, "the reader of the output stopped, as head does: nothing is printed"
 
 
 def notify(message: str) -> None:
@@ -61,13 +54,6 @@ def fail(message: str, status: Status) -> NoReturn:
     """Print a line on the standard error stream, and exit."""
     notify(message)
     raise SystemExit(status.value)
-
-
-def exit_with(error: Exception, debug: bool) -> NoReturn:
-    """Exit because of an error: one line, and with `debug` the traceback."""
-    if debug:
-        traceback.print_exception(error)
-    fail(describe_error(error), status_of(error))
 
 
 def status_of(error: Exception) -> Status:

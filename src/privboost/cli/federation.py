@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 
@@ -41,21 +41,13 @@ from privboost.cli.output import (
     warnings_delayed,
 )
 from privboost.cli.registry import command, option
-from privboost.cli.training import estimator_class, read_parameters
+from privboost.cli.training import estimator_class, has_classes, read_parameters
 
+Trust = StrEnum("Trust", ["server", "distributed"])
 
-class Trust(StrEnum):
-    """End that adds the noise."""
-
-    server = "server"
-    distributed = "distributed"
-
-
-Pins = Annotated[
-    Path, option("Folder with the public keys (.pub) of the coordinator and all parties.")
-]
-OwnKey = Annotated[Path, option("This end's private key (.key).")]
-Patience = Annotated[float, option("Seconds to wait for the other ends, and then for each reply.")]
+Pins = Annotated[Path, "Folder with the public keys (.pub) of the coordinator and all parties."]
+OwnKey = Annotated[Path, "This end's private key (.key)."]
+Patience = Annotated[float, "Seconds to wait for the other ends, and then for each reply."]
 
 
 @command(
@@ -65,9 +57,9 @@ Patience = Annotated[float, option("Seconds to wait for the other ends, and then
 def keys(
     *,
     name: Annotated[str, typer.Argument(help='Name of a party, or "coordinator".')],
-    folder: Annotated[Path, option("Folder to write the keys to.")] = Path(),
+    folder: Annotated[Path, "Folder to write the keys to."] = Path(),
     host: Annotated[
-        list[str] | None, option("Host name or address of the coordinator; repeatable.")
+        list[str] | None, "Host name or address of the coordinator; repeatable."
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -76,10 +68,9 @@ def keys(
     NAME.key stays where it is made. NAME.pub goes to all others over a channel on which nobody can
     replace it; so does coordinator.crt, which parties need for TLS.
     """
-    from privboost.federated import key_files
-    from privboost.federated.crypto import COORDINATOR
+    from privboost.federated import crypto, key_files
 
-    leads = name == COORDINATOR
+    leads = name == crypto.COORDINATOR
     if leads != bool(host):
         raise ValueError("--host is for the coordinator, which needs one: parties connect to it")
     ends = [key_files.PRIVATE, key_files.PUBLIC]
@@ -100,14 +91,13 @@ def keys(
 
 def _read_keys(key: Path, pins: Path, leads: bool) -> tuple[str, Any, dict[str, bytes]]:
     """Return the name and key pair of this end, and the public keys of all ends."""
-    from privboost.federated.crypto import COORDINATOR
-    from privboost.federated.key_files import read_pins, read_private
+    from privboost.federated import crypto, key_files
 
-    name, identity = read_private(key)
-    known = read_pins(pins)
-    if name == COORDINATOR and not leads:
+    name, identity = key_files.read_private(key)
+    known = key_files.read_pins(pins)
+    if name == crypto.COORDINATOR and not leads:
         raise ValueError("--key: this is the coordinator's; a party joins with its own")
-    expected = COORDINATOR if leads else name
+    expected = crypto.COORDINATOR if leads else name
     if name != expected or known.get(expected) != identity.public:
         raise ValueError(f"--key: {key} is not the private half of {expected}.pub in {pins}")
     return name, identity, known
@@ -117,11 +107,11 @@ def _read_keys(key: Path, pins: Path, leads: bool) -> tuple[str, Any, dict[str, 
 def coordinate(
     *,
     model: NewModel,
-    domain: Annotated[Path, option("Public domain of the tables (JSON).")],
+    domain: Annotated[Path, "Public domain of the tables (JSON)."],
     epsilon: Epsilon,
     key: OwnKey = Path("coordinator.key"),
     pins: Pins = Path("pins"),
-    listen: Annotated[str, option("Address to listen on, as host:port.")] = "0.0.0.0:8470",
+    listen: Annotated[str, "Address to listen on, as host:port."] = "0.0.0.0:8470",
     certificate: Annotated[
         Path | None,
         option(
@@ -132,12 +122,10 @@ def coordinate(
     delta: Delta = 1e-6,
     recipe: OfRecipe = DEFAULT_RECIPE,
     trust: Annotated[
-        Trust, option("Who adds noise; a server that does sees exact totals.")
+        Trust, "Who adds noise; a server that does sees exact totals."
     ] = Trust.distributed,
-    colluders: Annotated[
-        int, option("Number of parties that may collude with the coordinator.")
-    ] = 1,
-    dropouts: Annotated[int, option("Number of parties that may be lost after the beginning.")] = 0,
+    colluders: Annotated[int, "Number of parties that may collude with the coordinator."] = 1,
+    dropouts: Annotated[int, "Number of parties that may be lost after the beginning."] = 0,
     set_: Parameters = None,
     weights: WeightOptions,
     run: RunOptions,
@@ -145,24 +133,23 @@ def coordinate(
     output: ResultOptions,
 ) -> None:
     """Wait for all parties, train with them, and write the model. Spends the budget."""
-    from privboost.federated.crypto import COORDINATOR
-    from privboost.federated.key_files import CERTIFICATE, read_secret
+    from privboost.federated import crypto, key_files
 
     public = privboost.Domain.from_json(domain)
-    kind = estimator_class(recipe, isinstance(public.target, privboost.ClassTarget))
+    kind = estimator_class(recipe, has_classes(public))
     estimator = kind(epsilon=epsilon, delta=delta, domain=public, random_state=run.seed)
     estimator.set_params(ledger=run.ledger, verbose=output.verbose)
     fit_arguments = weights.apply(estimator, recipe)
-    estimator.set_params(**read_parameters(set_ or [], estimator.get_params()))
+    estimator.set_params(**read_parameters(set_, estimator))
     _, identity, parties = _read_keys(key, pins, leads=True)
-    parties.pop(COORDINATOR)
-    shown = key.with_name(f"{COORDINATOR}{CERTIFICATE}") if certificate is None else certificate
-    tls = shown.read_bytes(), read_secret(shown.with_name(f"{shown.name}.key"))
+    parties.pop(crypto.COORDINATOR)
+    beside = key.with_name(f"{crypto.COORDINATOR}{key_files.CERTIFICATE}")
+    shown = beside if certificate is None else certificate
+    tls = shown.read_bytes(), key_files.read_secret(shown.with_name(f"{shown.name}.key"))
     output.check((domain, run.ledger, key, shown), model)
     with privboost.FederationServer(listen, *tls, identity, parties, patience) as server:
-        federation = privboost.Federation(
-            identity, parties, server, colluders, dropouts, trust.value
-        )
+        how = (colluders, dropouts, trust.value)
+        federation = privboost.Federation(identity, parties, server, *how)
         federation.check(estimator, weights.weights)
         _wait_for_all(server, list(parties), output.quiet)
         with spending(epsilon, estimator.delta, others_pay=True), warnings_delayed():
@@ -190,6 +177,8 @@ def _wait_for_all(server: Any, names: list[str], quiet: bool) -> None:
 class PartyAccountOptions:
     """The account of a party's rows."""
 
+    panel: ClassVar[str] = ACCOUNT
+
     budget: Annotated[
         Path | None,
         option(
@@ -202,7 +191,7 @@ class PartyAccountOptions:
         str | None, option("Data set that the rows belong to.", ACCOUNT, show_default="NAME")
     ] = None
     limit_epsilon: Annotated[
-        float | None, option("Open the account if there is none: epsilon of all runs.", ACCOUNT)
+        float | None, "Open the account if there is none: epsilon of all runs."
     ] = None
     limit_delta: LimitDelta = None
 
@@ -223,23 +212,14 @@ class PartyAccountOptions:
 class ConsentOptions:
     """Conditions under which a party takes part."""
 
-    colluders: Annotated[int, option("Refuse runs that protect from fewer colluding parties.")] = 1
+    colluders: Annotated[int, "Refuse runs that protect from fewer colluding parties."] = 1
     least_parties: Annotated[
         int | None, option("Refuse runs with fewer parties.", show_default="all pinned")
     ] = None
-    trust_server: Annotated[
-        bool,
-        option("Accept runs in which the server sees exact totals.", name="--trust-server"),
-    ] = False
-    tell_rows: Annotated[
-        bool, option("The number of rows is public (LazyBB needs it).", name="--tell-rows")
-    ] = False
+    trust_server: Annotated[bool, "Accept runs in which the server sees exact totals."] = False
+    tell_rows: Annotated[bool, "The number of rows is public (LazyBB needs it)."] = False
     accept_seed: Annotated[
-        bool,
-        option(
-            "Accept seeded runs only: they protect nobody, and charge no account.",
-            name="--accept-seed",
-        ),
+        bool, "Accept seeded runs only: they protect nobody, and charge no account."
     ] = False
 
 
@@ -250,10 +230,8 @@ class ConsentOptions:
 def join(
     *,
     data: DataFile,
-    at: Annotated[str, option("Address of the coordinator, as host:port.")],
-    domain: Annotated[
-        Path, option("Public domain of the table (JSON); offers with another are refused.")
-    ],
+    at: Annotated[str, "Address of the coordinator, as host:port."],
+    domain: Annotated[Path, "Public domain of the table (JSON); offers with another are refused."],
     key: OwnKey,
     charges: PartyAccountOptions,
     pins: Pins = Path("pins"),
@@ -282,12 +260,12 @@ def join(
     Every run is charged to the account before a row is read; a run that it does not cover is
     refused.
     """
-    from privboost.federated.crypto import COORDINATOR
-    from privboost.federated.key_files import CERTIFICATE
+    from privboost.federated import crypto, key_files
     from privboost.federated.party import checked_record
 
     name, identity, known = _read_keys(key, pins, leads=False)
-    shown = pins / f"{COORDINATOR}{CERTIFICATE}" if certificate is None else certificate
+    pinned = pins / f"{crypto.COORDINATOR}{key_files.CERTIFICATE}"
+    shown = pinned if certificate is None else certificate
     rows = table.open(data)
     kept = key.with_suffix(".ledger") if ledger is None else ledger
     store = key.with_suffix(".db") if charges.budget is None else charges.budget

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import traceback
 import warnings
 from typing import Annotated, Any
 
@@ -19,7 +20,7 @@ from privboost.cli import (  # noqa: F401  # importing them registers their comm
     planning,
     training,
 )
-from privboost.cli.exits import STATUSES, Status, exit_with, fail, notify
+from privboost.cli.exits import Status, describe_error, fail, notify, status_of
 from privboost.cli.output import discard_output
 from privboost.cli.registry import build_app
 
@@ -28,9 +29,7 @@ _DEBUG = "--debug"
 app = build_app(
     pretty_exceptions_enable=False,
     help="Boosted models for private tables, with differential privacy.",
-    epilog="Exit status: "
-    + "; ".join(f"{status.value}, {meaning}" for status, meaning in STATUSES.items())
-    + ".",
+    epilog=f"Exit status: {'; '.join(f'{own.value}, {own.meaning}' for own in Status)}.",
 )
 
 
@@ -78,7 +77,9 @@ def _run(arguments: list[str], debug: bool) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help
             typer.echo(error.format_message())  # type: ignore[attr-defined]
             return Status.usage
-        exit_with(error, debug)
+        if debug:
+            traceback.print_exception(error)
+        fail(describe_error(error), status_of(error))
     if status == Status.interrupted:  # newer versions of typer return it silently
         notify("interrupted")
     return status or Status.done

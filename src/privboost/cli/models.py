@@ -22,17 +22,12 @@ from privboost.cli.options import (
     TableOptions,
 )
 from privboost.cli.output import print_written, write_text
-from privboost.cli.registry import USE, command, option
+from privboost.cli.registry import USE, command
 
 _PLOTS = (".png", ".pdf", ".svg")
 
 
-class Format(StrEnum):
-    """Format of a report."""
-
-    text = "text"
-    html = "html"
-    markdown = "markdown"
+Format = StrEnum("Format", ["text", "html", "markdown"])
 
 
 @command(
@@ -45,23 +40,16 @@ def predict(
     model: ModelFile,
     data: DataFile,
     out: Annotated[
-        Path | None,
-        option("A .csv, .parquet or .jsonl file; else standard output, as CSV.", OUTPUT),
+        Path | None, "A .csv, .parquet or .jsonl file; else standard output, as CSV.", OUTPUT
     ] = None,
     keep: Annotated[
         list[str] | None,
-        option("A column of the table to pass through, such as an id; repeatable.", OUTPUT),
+        "A column of the table to pass through, such as an id; repeatable.",
+        OUTPUT,
     ] = None,
-    std: Annotated[
-        bool, option("Add columns with the standard errors due to noise.", OUTPUT, name="--std")
-    ] = False,
+    std: Annotated[bool, "Add columns with the standard errors due to noise.", OUTPUT] = False,
     raw_text: Annotated[
-        bool,
-        option(
-            "In CSV, write strings unchanged that a spreadsheet would run as formulas.",
-            OUTPUT,
-            name="--raw-text",
-        ),
+        bool, "In CSV, write strings unchanged that a spreadsheet would run as formulas.", OUTPUT
     ] = False,
     table: TableOptions,
     output: ProgressOptions,
@@ -103,10 +91,8 @@ def predict(
 def explain(
     *,
     model: ModelFile,
-    plot: Annotated[
-        Path | None, option("A .png, .pdf or .svg file for a plot of it.", OUTPUT)
-    ] = None,
-    most: Annotated[int, option("How many shapes, pairs and trees to draw.")] = 8,
+    plot: Annotated[Path | None, "A .png, .pdf or .svg file for a plot of it.", OUTPUT] = None,
+    most: Annotated[int, "How many shapes, pairs and trees to draw."] = 8,
     out: Out = None,
     output: OutputOptions,
 ) -> None:
@@ -134,12 +120,10 @@ def explain(
 def report(
     *,
     model: ModelFile,
-    format_: Annotated[
-        Format, option("The format; html and markdown are model cards.", name="--format")
-    ] = Format.text,
-    name: Annotated[str | None, option("On a model card: what people call the model.")] = None,
+    format_: Annotated[Format, "The format; html and markdown are model cards."] = Format.text,
+    name: Annotated[str | None, "On a model card: what people call the model."] = None,
     evaluation: Annotated[
-        list[Path] | None, option("On a model card: what `evaluate --json` wrote; repeatable.")
+        list[Path] | None, "On a model card: what `evaluate --json` wrote; repeatable."
     ] = None,
     out: Out = None,
     output: OutputOptions,

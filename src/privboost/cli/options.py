@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
@@ -27,71 +27,49 @@ OUTPUT = "Output"
 
 Recipe = StrEnum("Recipe", list(RECIPES))  # type: ignore[misc]  # names are not literals
 DEFAULT_RECIPE = next(iter(Recipe))
-
-
-class Task(StrEnum):
-    """Kind of target."""
-
-    classes = "classes"
-    number = "number"
-
-
-class DomainRows(StrEnum):
-    """Rows that a learned domain was learned from."""
-
-    same = "same"
-    other = "other"
-
+Task = StrEnum("Task", ["classes", "number"])
+DomainRows = StrEnum("DomainRows", ["same", "other"])
 
 DataFile = Annotated[
     Path, typer.Argument(help="A .parquet, .csv or .tsv file, or a folder of such files.")
 ]
 ModelFile = Annotated[Path, typer.Argument(help="A model file.")]
 DomainFile = Annotated[Path, typer.Argument(help="A domain (JSON).")]
-Epsilon = Annotated[float, option("The privacy budget.", PRIVACY)]
-Delta = Annotated[float, option("The budget's delta.", PRIVACY)]
-KnownDomain = Annotated[Path, option("What is public about the table (JSON).")]
-Target = Annotated[str, option("The column to predict.")]
+Epsilon = Annotated[float, "The privacy budget.", PRIVACY]
+Delta = Annotated[float, "The budget's delta.", PRIVACY]
+KnownDomain = Annotated[Path, "What is public about the table (JSON)."]
+Target = Annotated[str, "The column to predict."]
 PublicRows = Annotated[
-    bool,
-    option(
-        "All rows are public: with --epsilon inf, no noise and NO privacy.",
-        PRIVACY,
-        name="--public-rows",
-    ),
+    bool, "All rows are public: with --epsilon inf, no noise and NO privacy.", PRIVACY
 ]
 OfDomainRows = Annotated[
-    DomainRows, option("Rows that a learned domain was learned from; same adds its price.", PRIVACY)
+    DomainRows, "Rows that a learned domain was learned from; same adds its price.", PRIVACY
 ]
-OfRecipe = Annotated[Recipe, option("How to boost: see docs/recipes.md.", TRAINING)]
+OfRecipe = Annotated[Recipe, "How to boost: see docs/recipes.md.", TRAINING]
 Parameters = Annotated[
-    list[str] | None,
-    option(
-        "Another parameter, as name=value; a mapping is JSON. Repeatable.", TRAINING, name="--set"
-    ),
+    list[str] | None, "Another parameter, as name=value; a mapping is JSON. Repeatable.", TRAINING
 ]
-Jobs = Annotated[int | None, option("Threads, at most; by default as many as pay.", TRAINING)]
-NewModel = Annotated[Path, option("Where to write the model.", OUTPUT)]
-AsJson = Annotated[bool, option("Print JSON, for machines.", OUTPUT, name="--json")]
-Out = Annotated[Path | None, option("A file; else standard output.", OUTPUT)]
-Force = Annotated[bool, option("Replace files that exist already.", OUTPUT, name="--force")]
+Jobs = Annotated[int | None, "Threads, at most; by default as many as pay.", TRAINING]
+NewModel = Annotated[Path, "Where to write the model.", OUTPUT]
+AsJson = Annotated[bool, option("Print JSON, for machines.", OUTPUT, "--json")]
+Out = Annotated[Path | None, "A file; else standard output.", OUTPUT]
+Force = Annotated[bool, "Replace files that exist already.", OUTPUT]
 Separator = Annotated[
-    str | None,
-    option("The character between the cells of a CSV file, such as ';' or '\\t'.", TABLE),
+    str | None, "The character between the cells of a CSV file, such as ';' or '\\t'.", TABLE
 ]
-Weights = Annotated[str | None, option("The column of sample weights.", TABLE)]
-LimitEpsilon = Annotated[
-    float | None, option("With --budget: open the account, with this limit.", ACCOUNT)
-]
-LimitDelta = Annotated[float | None, option("The delta of that limit.", ACCOUNT)]
+Weights = Annotated[str | None, "The column of sample weights.", TABLE]
+LimitEpsilon = Annotated[float | None, "With --budget: open the account, with this limit.", ACCOUNT]
+LimitDelta = Annotated[float | None, "The delta of that limit.", ACCOUNT]
 
 
 @dataclass(frozen=True)
 class TableOptions:
     """How a table is read."""
 
+    panel: ClassVar[str] = TABLE
+
     missing: Annotated[
-        list[str] | None, option('A string that means "missing" in a CSV file; repeatable.', TABLE)
+        list[str] | None, 'A string that means "missing" in a CSV file; repeatable.'
     ] = None
     separator: Separator = None
 
@@ -102,28 +80,30 @@ class TableOptions:
         separator = "\t" if self.separator == r"\t" else self.separator
         if separator is not None and len(separator) != 1:
             raise ValueError(r"--separator must be one character; \t is a tab")
-        return open_file(data, self.missing or [], every_line, separator)
+        return open_file(
+            data, missing=self.missing or [], every_line=every_line, separator=separator
+        )
 
 
 @dataclass(frozen=True)
 class RunOptions:
     """Record and randomness of one run."""
 
-    ledger: Annotated[
-        Path | None, option("A file that records every charge before its release.", PRIVACY)
-    ] = None
-    seed: Annotated[
-        int | None, option("For tests and demonstrations: NO privacy guarantee.", PRIVACY)
-    ] = None
+    panel: ClassVar[str] = PRIVACY
+
+    ledger: Annotated[Path | None, "A file that records every charge before its release."] = None
+    seed: Annotated[int | None, "For tests and demonstrations: NO privacy guarantee."] = None
 
 
 @dataclass(frozen=True)
 class WeightOptions:
     """Sample weights."""
 
+    panel: ClassVar[str] = TABLE
+
     weights: Weights = None
     weight_bound: Annotated[
-        float | None, option("The largest weight a row may have; public knowledge.", TABLE)
+        float | None, "The largest weight a row may have; public knowledge."
     ] = None
 
     def apply(self, estimator: Any, recipe: str) -> dict[str, str]:
@@ -141,18 +121,18 @@ class WeightOptions:
 class StreamAccountOptions:
     """An account that exists, and is charged before a run."""
 
+    panel: ClassVar[str] = ACCOUNT
+
     budget: Annotated[
-        Path | None,
-        option("A store of accounts, of which that of --dataset is charged first.", ACCOUNT),
+        Path | None, "A store of accounts, of which that of --dataset is charged first."
     ] = None
-    dataset: Annotated[
-        str | None, option("With --budget: the data set that the rows are of.", ACCOUNT)
-    ] = None
-    name: Annotated[str | None, option("With --budget: a name for this run.", ACCOUNT)] = None
+    dataset: Annotated[str | None, "With --budget: the data set that the rows are of."] = None
+    name: Annotated[str | None, "With --budget: a name for this run."] = None
 
     def open(self, unit: str | None, **kind: Any) -> BudgetAccount | None:
         """Return the account, or None without --budget; see `open_account`."""
-        return open_account(self.budget, self.dataset, (None, None), self.name, unit, **kind)
+        limit = getattr(self, "limit_epsilon", None), getattr(self, "limit_delta", None)
+        return open_account(self.budget, self.dataset, limit, self.name, unit, **kind)
 
 
 @dataclass(frozen=True)
@@ -161,11 +141,6 @@ class AccountOptions(StreamAccountOptions):
 
     limit_epsilon: LimitEpsilon = None
     limit_delta: LimitDelta = None
-
-    def open(self, unit: str | None, **kind: Any) -> BudgetAccount | None:
-        """Return the account, or None without --budget; see `open_account`."""
-        limit = self.limit_epsilon, self.limit_delta
-        return open_account(self.budget, self.dataset, limit, self.name, unit, **kind)
 
 
 def open_account(
@@ -178,18 +153,8 @@ def open_account(
 ) -> BudgetAccount | None:
     """Return the account that options name, opened where they give a limit; None without one.
 
-    Parameters
-    ----------
-    budget : Path or None
-        File of the store.
-    dataset, name : str or None
-        The account's data set, and the run's name in it.
-    limit : (float, float) or (None, None)
-        ε and δ of an account that is opened if there is none.
-    unit : str or None
-        Column of the protected units.
-    **kind
-        Filter and relation of an account that is opened.
+    `limit` is ε and δ of an account that is opened if there is none, with `unit`, the column of the
+    protected units, and `kind`, its filter and relation. `name` is the run's in the account.
     """
     epsilon, delta = limit
     if budget is None:
@@ -248,19 +213,13 @@ def unit_column(domain: Domain | None, domain_given: Path | None) -> str | None:
 class OutputOptions:
     """How a result is printed and written."""
 
+    panel: ClassVar[str] = OUTPUT
+
     as_json: AsJson = False
     force: Force = False
 
     def check(self, read: tuple[Path | None, ...], *written: Path | None) -> None:
-        """Refuse files that cannot be written, before anything is spent.
-
-        Parameters
-        ----------
-        read : paths
-            Files that the command reads; None is none.
-        *written : paths
-            Files that it will write; None is the standard output.
-        """
+        """Refuse files that cannot be written, before anything is spent (None is stdout)."""
         if None in written:
             check_standard_output()
         files = [path for path in written if path is not None]
@@ -271,7 +230,7 @@ class OutputOptions:
 class ProgressOptions(OutputOptions):
     """The same for commands that show progress."""
 
-    quiet: Annotated[bool, option("Show no progress.", OUTPUT, name="--quiet")] = False
+    quiet: Annotated[bool, "Show no progress."] = False
 
     @property
     def verbose(self) -> bool:
@@ -284,12 +243,7 @@ class StrictOptions(OutputOptions):
     """The same for commands whose result may come with warnings."""
 
     strict: Annotated[
-        bool,
-        option(
-            "End with status 6 if released values show that something is wrong with the result.",
-            OUTPUT,
-            name="--strict",
-        ),
+        bool, "End with status 6 if released values show that something is wrong with the result."
     ] = False
 
 

@@ -45,16 +45,7 @@ def check_files(
 ) -> None:
     """Refuse to overwrite a file that is read, to write one file twice, or to replace one unasked.
 
-    A folder that is read stands for all files in it.
-
-    Parameters
-    ----------
-    read : paths
-        Files that a command reads or appends to; None is none.
-    written : sequence of paths
-        Files that it will write.
-    replace : paths
-        Those of them that may exist already.
+    A folder that is read stands for all files in it; `replace` are files that may exist already.
     """
     for path in written:
         check_link(path)
@@ -67,17 +58,13 @@ def check_files(
         if not folders.isdisjoint(path.parents):
             raise ValueError(f"{path.name} lies in a folder that is read as a table: move it out")
     for path in written:
-        _check_writable(path)
+        if not path.parent.is_dir():
+            raise FileNotFoundError(f"no such folder: {path.parent}")
+        check_place(path)
+        with TemporaryFile(dir=path.resolve().parent):
+            pass
         if path.is_file() and path not in replace:
             raise FileExistsError(f"{path} exists already: --force replaces it")
-
-
-def _check_writable(path: Path) -> None:
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"no such folder: {path.parent}")
-    check_place(path)
-    with TemporaryFile(dir=path.resolve().parent):
-        pass
 
 
 def check_standard_output() -> None:
@@ -94,7 +81,6 @@ _SIGNALS = [
 ]
 _ENDING = (signal.default_int_handler, signal.SIG_DFL)
 """Handlers of signals that end a command; a signal that is ignored or delayed stays so."""
-_received: list[int] = []
 
 
 @contextmanager
@@ -105,20 +91,15 @@ def signals_delayed() -> Iterator[None]:
     """
     main = threading.current_thread() is threading.main_thread()  # only it may handle signals
     own = [each for each in _SIGNALS if main and signal.getsignal(each) in _ENDING]
-    if own:
-        _received.clear()
-    before = {each: signal.signal(each, _record) for each in own}
+    received: list[int] = []
+    before = {each: signal.signal(each, lambda number, _: received.append(number)) for each in own}
     try:
         yield
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
-    if before and _received:
+    if received:
         fail("interrupted; what was paid for is written all the same", Status.interrupted)
-
-
-def _record(number: int, _: Any) -> None:
-    _received.append(number)
 
 
 @contextmanager
@@ -189,12 +170,7 @@ def _save_copy(save: Callable[[Path], Any], path: Path, reason: str) -> Path:
 def print_paid(text: str, name: str) -> None:
     """Print a result that a budget was spent on, or else write a copy in the temporary folder.
 
-    Parameters
-    ----------
-    text : str
-        The result.
-    name : str
-        File name of the copy.
+    `name` is the file name of the copy.
     """
     try:
         print(text, flush=True)
@@ -227,15 +203,16 @@ def warnings_delayed() -> Iterator[None]:
 
 def find_defects(model: Any) -> tuple[Any, ...]:
     """Return the findings of a model that call for action."""
-    from privboost.models.findings import find_defects
+    from privboost.models import findings
 
-    return tuple(find_defects(model))
+    return tuple(findings.find_defects(model))
 
 
-def finish(result: Any, defects: Sequence[Any], strict: bool) -> None:
+def finish(result: Any, defects: Iterable[Any], strict: bool) -> None:
     """Warn of the defects of a result that is written; with `strict`, exit because of them."""
     from privboost.models.findings import warn_of_defects
 
+    defects = tuple(defects)
     warn_of_defects(result, defects)
     if strict and defects:
         raise SystemExit(Status.warned.value)
@@ -297,8 +274,17 @@ def print_model(path: Path, model: Any, as_json: bool, strict: bool, **more: Any
             document |= {"warnings": [asdict(own) for own in defects]}
             print_json(document | {"privacy": privacy.to_dict()})
         else:
+            lines = [f"{path}: {privacy.guarantee}"]
+            if privacy.unit is None and not privacy.public_rows and not privacy.seeded:
+                lines.append(
+                    "protects one row: if people have several, name their column in the domain's "
+                    "unit"
+                )
             texts = [own.text for own in findings if own not in defects]
-            typer.echo("\n".join([f"{path}: {privacy.guarantee}", *_advice(path, privacy, texts)]))
+            lines += [f"look at this: {text}" for text in texts[:_MAX_FINDINGS]]
+            if (left := len(texts) - _MAX_FINDINGS) > 0:
+                lines.append(f"and {left} more findings: privboost explain {path}")
+            typer.echo("\n".join(lines))
     finish(model, defects, strict)
 
 
@@ -311,17 +297,3 @@ def _printing(path: Path) -> Iterator[None]:
     except OSError:
         discard_output()
         notify(f"{path} is written; its summary could not be printed")
-
-
-def _advice(path: Path, privacy: Any, findings: Sequence[str]) -> list[str]:
-    """Return lines about the protected unit, if none was named, and the first findings."""
-    lines = []
-    if privacy.unit is None and not privacy.public_rows and not privacy.seeded:
-        lines.append(
-            "protects one row: if people have several, name their column in the domain's unit"
-        )
-    lines += [f"look at this: {text}" for text in findings[:_MAX_FINDINGS]]
-    if len(findings) > _MAX_FINDINGS:
-        left = len(findings) - _MAX_FINDINGS
-        lines.append(f"and {left} more findings: privboost explain {path}")
-    return lines

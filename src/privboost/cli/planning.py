@@ -1,7 +1,4 @@
-"""Commands that need no rows: `recommend` and `calibrate`.
-
-The command `compile`: kernels compiled ahead of time.
-"""
+"""Commands that need no rows: `recommend`, `calibrate` and `compile`."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ import privboost
 from privboost._core.progress import waiting
 from privboost.cli.options import AsJson, Delta, DomainFile, Epsilon, Recipe
 from privboost.cli.output import is_terminal, print_json, print_result
-from privboost.cli.registry import BEGIN, command, option
+from privboost.cli.registry import BEGIN, command
 from privboost.recipes import RECIPES
 
 
@@ -23,17 +20,11 @@ def recommend(
     domain: DomainFile,
     epsilon: Epsilon = 1.0,
     delta: Delta = 1e-6,
-    rows: Annotated[int | None, option("About how many rows there are, if that is public.")] = None,
-    streams: Annotated[
-        bool, option("Rows come later, and are to be added.", name="--streams")
-    ] = False,
-    readable: Annotated[
-        bool, option("People are to read the model as a whole.", name="--readable")
-    ] = False,
-    pure: Annotated[bool, option("The guarantee is to have no delta.", name="--pure")] = False,
-    parties: Annotated[
-        bool, option("Parties keep their rows: no machine may see them.", name="--parties")
-    ] = False,
+    rows: Annotated[int | None, "About how many rows there are, if that is public."] = None,
+    streams: Annotated[bool, "Rows come later, and are to be added."] = False,
+    readable: Annotated[bool, "People are to read the model as a whole."] = False,
+    pure: Annotated[bool, "The guarantee is to have no delta."] = False,
+    parties: Annotated[bool, "Parties keep their rows: no machine may see them."] = False,
     as_json: AsJson = False,
 ) -> None:
     """Pick a recipe from public facts, and say why. No row is read."""
@@ -58,16 +49,14 @@ def recommend(
 def calibrate(
     epsilon: Epsilon,
     delta: Delta = 1e-6,
-    rounds: Annotated[int, option("Releases with Gaussian noise.")] = 0,
-    sampling_rate: Annotated[
-        float, option("The probability that a row is sampled in a round.")
-    ] = 1.0,
-    selections: Annotated[int, option("Selections by the exponential mechanism.")] = 0,
+    rounds: Annotated[int, "Releases with Gaussian noise."] = 0,
+    sampling_rate: Annotated[float, "The probability that a row is sampled in a round."] = 1.0,
+    selections: Annotated[int, "Selections by the exponential mechanism."] = 0,
     selection_share: Annotated[
-        float, option("The share of the budget, on mu squared, for selections.")
+        float, "The share of the budget, on mu squared, for selections."
     ] = 0.7,
-    laplace: Annotated[int, option("Releases with Laplace noise.")] = 0,
-    accountant: Annotated[str, option("auto, gdp, game, pld, rdp, pure or advanced.")] = "auto",
+    laplace: Annotated[int, "Releases with Laplace noise."] = 0,
+    accountant: Annotated[str, "auto, gdp, game, pld, rdp, pure or advanced."] = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Compute how much noise a budget needs, before any data are read."""
@@ -93,7 +82,7 @@ _ROWS = 600
 @command("privboost compile --recipe privboost", panel=BEGIN, name="compile")
 def compile_kernels(
     *,
-    recipe: Annotated[list[Recipe] | None, option("The recipe to compile for; repeatable.")] = None,
+    recipe: Annotated[list[Recipe] | None, "The recipe to compile for; repeatable."] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compile kernels ahead of time, for images and for file systems that are read-only later.
@@ -121,14 +110,15 @@ def _train_all(names: list[str]) -> None:
     from privboost._core.threads import compile_loops
 
     numbers = [row / _ROWS for row in range(_ROWS)]
-    columns = {
-        "number": numbers,
-        "flag": [row % 3 == 0 for row in range(_ROWS)],
-        "kind": ["abc"[row % 3] for row in range(_ROWS)],
-        "classes": [int(number > 0.5) for number in numbers],
-        "value": [number**2 for number in numbers],
-    }
-    table = pa.table(columns)
+    table = pa.table(
+        {
+            "number": numbers,
+            "flag": [row % 3 == 0 for row in range(_ROWS)],
+            "kind": ["abc"[row % 3] for row in range(_ROWS)],
+            "classes": [int(number > 0.5) for number in numbers],
+            "value": [number**2 for number in numbers],
+        }
+    )
     features = {
         "number": {"kind": "numeric", "bounds": [0, 1]},
         "flag": {"kind": "boolean"},

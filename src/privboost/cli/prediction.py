@@ -17,8 +17,8 @@ import pyarrow.parquet
 
 from privboost._core.files import new_file
 from privboost.cli.output import check_standard_output
-from privboost.data.features import ClassTarget
 from privboost.data.sources import check_columns_present
+from privboost.data.targets import ClassTarget
 from privboost.models.model import Model
 
 _ROWS = 2**17
@@ -28,16 +28,8 @@ _ROWS = 2**17
 def predict_parts(model: Model, table: Any, keep: Sequence[str], std: bool) -> Iterator[pa.Table]:
     """Yield kept columns with predictions, part by part; the first part has no rows.
 
-    Parameters
-    ----------
-    model : Model
-        The model.
-    table : table
-        The rows.
-    keep : sequence of str
-        Columns of the table that come first, unchanged.
-    std : bool
-        Whether to add the standard errors due to noise.
+    The columns of the table named in `keep` come first, unchanged. With `std`, predictions have
+    their standard errors due to noise.
     """
     features = model.domain.feature_names
     check_columns_present(table, (*features, *keep))
@@ -68,7 +60,7 @@ def error_columns(model: Model, table: Any) -> dict[str, np.ndarray]:
     ValueError
         If the model holds none.
     """
-    if not model.has_errors:
+    if not model.scores.has_errors:
         raise ValueError("--std: models of this recipe hold no standard errors; PrivBoost's do")
     if model.has_probabilities:
         return _by_class("std of", model, model.predict_proba(table, return_std=True)[1])
@@ -105,14 +97,7 @@ def check_suffix(out: Path) -> None:
 def file_writer(out: Path, schema: pa.Schema, raw_text: bool = False) -> Iterator[Write]:
     """Yield a function that writes the parts of a table in order; the file appears when complete.
 
-    Parameters
-    ----------
-    out : Path
-        The file.
-    schema : pa.Schema
-        Schema of the table.
-    raw_text : bool
-        Whether CSV holds strings unchanged, also those that a spreadsheet would run.
+    With `raw_text`, CSV holds strings unchanged, also those that a spreadsheet would run.
     """
     with new_file(out) as file:
         match out.suffix.lower():
@@ -141,22 +126,19 @@ def output_writer(schema: pa.Schema, as_json: bool, raw_text: bool = False) -> I
 
 @contextmanager
 def _parquet_writer(file: Any, schema: pa.Schema) -> Iterator[Write]:
-    waiting: list[pa.Table] = []
-
-    def write(part: pa.Table) -> None:
-        waiting.append(part)
-        if sum(each.num_rows for each in waiting) >= _GROUP_ROWS:
-            send()
-
-    def send() -> None:
-        group = pa.concat_tables(waiting)
-        writer.write_table(group, row_group_size=max(group.num_rows, 1))
-        waiting.clear()
-
     with pa.parquet.ParquetWriter(file, schema) as writer:
+        waiting: list[pa.Table] = []
+
+        def write(part: pa.Table | None) -> None:
+            if part is not None:
+                waiting.append(part)
+            rows = sum(each.num_rows for each in waiting)
+            if waiting and (part is None or rows >= _GROUP_ROWS):
+                writer.write_table(pa.concat_tables(waiting), row_group_size=max(rows, 1))
+                waiting.clear()
+
         yield write
-        if waiting:
-            send()
+        write(None)
 
 
 def _csv(table: pa.Table, raw_text: bool, header: bool = False) -> bytes:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields, is_dataclass
-from functools import wraps
-from typing import Any, get_type_hints
+from dataclasses import MISSING, fields, is_dataclass
+from functools import partial, wraps
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
@@ -22,20 +22,10 @@ GROUPS = {
 """Groups of commands with their help, in order."""
 
 
-@dataclass(frozen=True)
-class Command:
-    """One registered command.
+class Command(NamedTuple):
+    """One registered command: its name as typed ("domain learn"), its function, and its help.
 
-    Attributes
-    ----------
-    name : str
-        Name as typed, with its group: "train", "domain learn".
-    run : callable
-        Function that typer calls.
-    panel : str
-        Heading in the help; "" for a command of a group.
-    examples : tuple of str
-        Command lines shown under the command's help; the tests parse them.
+    `panel` is its heading in the help, "" for a command of a group; the tests parse `examples`.
     """
 
     name: str
@@ -43,12 +33,17 @@ class Command:
     panel: str
     examples: tuple[str, ...]
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Return typer's settings."""
+        own = {"name": self.name.split()[-1], "epilog": "\n\n".join(("Examples:", *self.examples))}
+        return own | ({"rich_help_panel": self.panel} if self.panel else {})
+
 
 def option(
-    text: str, panel: str | None = None, name: str | None = None, show_default: bool | str = True
+    text: str, panel: str | None = None, *names: str, show_default: bool | str = True
 ) -> Any:
-    """Return typer's option with a help text, a heading in the help, and perhaps its own name."""
-    names = () if name is None else (name,)
+    """Return typer's option with a help text and a heading in the help, perhaps with its name."""
     return typer.Option(*names, help=text, rich_help_panel=panel, show_default=show_default)
 
 
@@ -59,16 +54,9 @@ COMMANDS: dict[str, Command] = {}
 def command(
     *examples: str, panel: str = "", name: str | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that registers a command.
+    """Return a decorator that registers a command, under the name of its function by default.
 
-    Parameters
-    ----------
-    *examples : str
-        Command lines shown under the command's help.
-    panel : str
-        Heading in the help; a command without one belongs to the group its module is named after.
-    name : str, optional
-        Name as typed; by default that of the function.
+    A command without a panel belongs to the group that its module is named after.
     """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
@@ -83,59 +71,54 @@ def command(
 def flatten_options(function: Callable[..., None]) -> Callable[..., None]:
     """Return a function with one parameter per option where `function` takes option groups.
 
-    An option group is a dataclass whose fields are annotated as typer's options.
+    An option group is a dataclass. Its fields, and parameters, are annotated with the help text of
+    the option and the heading it stands under (else the group's `panel`), or with typer's own
+    declaration. All options are keywords, so that required ones may follow optional ones; a flag
+    has no "--no-flag".
     """
-    signature, hints = inspect.signature(function), get_type_hints(function, include_extras=True)
-    groups = {name: hints[name] for name in signature.parameters if is_dataclass(hints[name])}
-    flat: list[inspect.Parameter] = []
-    for name, parameter in signature.parameters.items():
-        if name not in groups:
-            flat.append(_parameter(name, hints[name], parameter.default))
-            continue
-        own = get_type_hints(groups[name], include_extras=True)
-        flat += [
-            _parameter(field.name, own[field.name], field.default) for field in fields(groups[name])
-        ]
+    parameters, hints = inspect.signature(function).parameters, _hints(function)
+    groups = {name: hints[name] for name in parameters if is_dataclass(hints[name])}
+    flat: dict[str, inspect.Parameter] = {}
+    for name, parameter in parameters.items():
+        options = {name: (hints[name], parameter.default)}
+        if name in groups:
+            own = _hints(groups[name])
+            options = {each.name: (own[each.name], each.default) for each in fields(groups[name])}
+        for each, (hint, default) in options.items():
+            default = inspect.Parameter.empty if default is MISSING else default
+            if isinstance(hint.__metadata__[0], str):
+                own_name = f"--{each.rstrip('_').replace('_', '-')}"
+                text, panel = (*hint.__metadata__, getattr(groups.get(name), "panel", None))[:2]
+                hint = Annotated[hint.__origin__, option(text, panel, own_name)]
+            flat[each] = inspect.Parameter(
+                each, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint
+            )
 
     @wraps(function)
     def run(**values: Any) -> None:
         for name, group in groups.items():
-            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+            values[name] = group(**{each.name: values.pop(each.name) for each in fields(group)})
         function(**values)
 
-    run.__signature__ = signature.replace(parameters=flat)  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in flat} | {"return": None}
+    run.__signature__ = inspect.Signature([*flat.values()])  # type: ignore[attr-defined]
+    run.__annotations__ = {name: each.annotation for name, each in flat.items()} | {"return": None}
     return run
 
 
-def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    empty = inspect.Parameter.empty
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,  # required options may follow optional ones
-        default=empty if default is MISSING else default,
-        annotation=annotation,
-    )
+_hints = partial(get_type_hints, include_extras=True)
 
 
 def build_app(**settings: Any) -> typer.Typer:
     """Return the command line with all registered commands."""
     app = typer.Typer(no_args_is_help=True, **settings)
-    for each in sorted(COMMANDS.values(), key=_panel_number):
-        if each.panel:
-            app.command(each.name, epilog=_epilog(each), rich_help_panel=each.panel)(each.run)
+    for panel in PANELS:
+        for each in COMMANDS.values():
+            if each.panel == panel:
+                app.command(**each.settings)(each.run)
     for group, text in GROUPS.items():
         own = typer.Typer(no_args_is_help=True, add_completion=False, help=text)
         for each in COMMANDS.values():
             if each.name.startswith(f"{group} "):
-                own.command(each.name.split()[1], epilog=_epilog(each))(each.run)
+                own.command(**each.settings)(each.run)
         app.add_typer(own, name=group, rich_help_panel="Groups of commands")
     return app
-
-
-def _panel_number(each: Command) -> int:
-    return PANELS.index(each.panel) if each.panel else len(PANELS)
-
-
-def _epilog(each: Command) -> str:
-    return "\n\n".join(("Examples:", *each.examples))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
@@ -74,19 +73,17 @@ AnyRecipe = StrEnum("AnyRecipe", ["auto", *RECIPES])  # type: ignore[misc]  # no
 class DomainOptions:
     """The domain of a table to train on, or what is known without one."""
 
-    domain: Annotated[Path | None, option("What is public about the table (JSON).", TABLE)] = None
-    target: Annotated[
-        str | None, option("Without a domain: the column to predict; one is learned.", TABLE)
-    ] = None
-    task: Annotated[Task, option("Without a domain: the kind of target.", TABLE)] = Task.classes
+    panel: ClassVar[str] = TABLE
+
+    domain: Annotated[Path | None, "What is public about the table (JSON)."] = None
+    target: Annotated[str | None, "Without a domain: the column to predict; one is learned."] = None
+    task: Annotated[Task, "Without a domain: the kind of target."] = Task.classes
     classes: Annotated[
         str | None,
-        option(
-            "Without a domain: the classes, such as 0,1 (or a JSON list); they cost nothing.", TABLE
-        ),
+        "Without a domain: the classes, such as 0,1 (or a JSON list); they cost nothing.",
     ] = None
     domain_given: Annotated[
-        Path | None, option("Without a domain: the part of one that is known (JSON).", TABLE)
+        Path | None, "Without a domain: the part of one that is known (JSON)."
     ] = None
     domain_rows: OfDomainRows = DomainRows.same
 
@@ -99,12 +96,6 @@ class DomainOptions:
         if self.domain is None and self.target is None:
             raise ValueError("give --domain, or --target to have a domain learned privately")
         return None if self.domain is None else privboost.Domain.from_json(self.domain)
-
-    def has_classes(self, domain: Domain | None) -> bool:
-        """Whether the target is classes."""
-        if domain is None:
-            return self.task is Task.classes
-        return isinstance(domain.target, privboost.ClassTarget)
 
     def apply(self, estimator: Any) -> None:
         """Set an estimator's parameters about the domain; classes are 0,1 or a JSON list."""
@@ -125,19 +116,16 @@ class DomainOptions:
 class RecipeOptions:
     """The recipe of a model."""
 
+    panel: ClassVar[str] = TRAINING
+
     recipe: Annotated[
         AnyRecipe,
-        option(
-            "How to boost: see docs/recipes.md; auto picks one by public facts, and says why.",
-            TRAINING,
-        ),
+        "How to boost: see docs/recipes.md; auto picks one by public facts, and says why.",
     ] = AnyRecipe[DEFAULT_RECIPE.name]
-    preset: Annotated[
-        str | None, option("A published variant of the recipe, such as TR_cyc.", TRAINING)
-    ] = None
-    rows: Annotated[
-        int | None, option("For auto and --dry-run: the number of rows, if it is public.", TRAINING)
-    ] = None
+    preset: Annotated[str | None, "A published variant of the recipe, such as TR_cyc."] = None
+    rows: Annotated[int | None, "For auto and --dry-run: the number of rows, if it is public."] = (
+        None
+    )
 
     def choose(
         self, domain: Domain | None, epsilon: float, delta: float | None, streams: bool
@@ -147,13 +135,8 @@ class RecipeOptions:
         if chosen == "auto":
             if domain is None:
                 raise ValueError("--recipe auto needs --domain: it goes by what is public")
-            found = privboost.recommend(
-                domain,
-                epsilon,
-                1e-6 if delta is None else delta,
-                rows=self.rows,
-                streams=streams,
-            )
+            delta = 1e-6 if delta is None else delta
+            found = privboost.recommend(domain, epsilon, delta, rows=self.rows, streams=streams)
             chosen = ESTIMATORS[type(found.estimator).__name__].rsplit(".", 1)[-1]
             notify(f"--recipe {chosen}: {'; '.join(found.reasons)}")
         if streams and chosen != "sbdt":
@@ -194,15 +177,10 @@ def train(
     run: RunOptions,
     account: AccountOptions,
     stream: Annotated[
-        Path | None, option("With sbdt: begin a stream, and write its private state here.", OUTPUT)
+        Path | None, "With sbdt: begin a stream, and write its private state here.", OUTPUT
     ] = None,
     dry_run: Annotated[
-        bool,
-        option(
-            "Print the guarantee and price; read no row, and spend nothing.",
-            PRIVACY,
-            name="--dry-run",
-        ),
+        bool, "Print the guarantee and price; read no row, and spend nothing.", PRIVACY
     ] = False,
     output: ResultOptions,
 ) -> None:
@@ -211,19 +189,14 @@ def train(
 
     public = domain.load()
     chosen = recipe.choose(public, epsilon, delta, streams=stream is not None)
-    estimator = recipe.make(
-        chosen,
-        domain.has_classes(public),
-        epsilon=epsilon,
-        domain=public,
-        random_state=run.seed,
-    )
-    estimator.set_params(**({} if delta is None else {"delta": delta}))
+    classes = domain.task is Task.classes if public is None else has_classes(public)
+    own = {"epsilon": epsilon, "domain": public, "random_state": run.seed}
+    estimator = recipe.make(chosen, classes, **own)
+    estimator.set_params(**({} if delta is None else {"delta": delta}), public_rows=public_rows)
     estimator.set_params(n_jobs=jobs, ledger=run.ledger, verbose=output.verbose)
-    estimator.set_params(public_rows=public_rows)
     domain.apply(estimator)
     fit_arguments = weights.apply(estimator, chosen)
-    estimator.set_params(**read_parameters(set_ or [], estimator.get_params()))
+    estimator.set_params(**read_parameters(set_, estimator))
     source = table.open(data)
     read = (data, domain.domain, domain.domain_given, run.ledger, account.budget)
     output.check(read, *([model] if stream is None else [model, stream]))
@@ -234,13 +207,18 @@ def train(
             "--dry-run begins no stream, and opens no account: leave --stream and the limits out"
         )
     units = unit_column(public, domain.domain_given)
-    charged = account.open(units, **account_kind(chosen, estimator.delta))
-    estimator.set_params(budget=charged)
+    estimator.set_params(budget=account.open(units, **account_kind(chosen, estimator.delta)))
     if dry_run:
         _preview(estimator, source, weights.weights, recipe.rows, output.as_json)
         return
+    fit = estimator.fit if stream is None else estimator.partial_fit
     with spending(epsilon, estimator.delta, public_rows), warnings_delayed():
-        _fit_and_save(estimator, (source, domain.target), fit_arguments, model, stream)
+        fit(source, domain.target, **fit_arguments)
+        with signals_delayed():
+            if stream is not None:
+                with saving_too(estimator.save, model):
+                    save_paid(estimator.save_stream, stream)
+            save_paid(estimator.save, model)
     more = {} if stream is None else {"stream": str(stream)}
     print_model(model, estimator.model_, output.as_json, output.strict, recipe=chosen, **more)
 
@@ -249,7 +227,7 @@ def _preview(
     estimator: Any, source: Any, weights: str | None, rows: int | None, as_json: bool
 ) -> None:
     """Print the guarantee and price of a fit, after the checks that need no row."""
-    from privboost.data.attached_columns import check_fit
+    from privboost.data.loading import check_fit
 
     if estimator.domain is not None:  # without one there is no preview, which says so
         check_fit(estimator.domain, source, weights)
@@ -263,23 +241,6 @@ def _preview(
     print_json(document)
 
 
-def _fit_and_save(
-    estimator: Any,
-    rows: tuple[Any, str | None],
-    fit_arguments: dict[str, str],
-    model: Path,
-    stream: Path | None,
-) -> None:
-    """Fit, or begin a stream, and write what was paid for."""
-    fit = estimator.fit if stream is None else estimator.partial_fit
-    fit(*rows, **fit_arguments)
-    with signals_delayed():
-        if stream is not None:
-            with saving_too(estimator.save, model):
-                save_paid(estimator.save_stream, stream)
-        save_paid(estimator.save, model)
-
-
 @command(
     "privboost extend rows.stream june.parquet --epsilon 0.5 --model m.privboost --force",
     panel=SPEND,
@@ -288,11 +249,11 @@ def extend(
     *,
     stream: Annotated[Path, typer.Argument(help="The private state of a stream; it is replaced.")],
     data: DataFile,
-    epsilon: Annotated[float, option("The privacy budget of the new rows.", PRIVACY)],
+    epsilon: Annotated[float, "The privacy budget of the new rows.", PRIVACY],
     model: NewModel,
     delta: Delta = 1e-6,
     target: Annotated[
-        str | None, option("The column to predict, if the domain was learned.", TABLE)
+        str | None, "The column to predict, if the domain was learned.", TABLE
     ] = None,
     domain_rows: OfDomainRows = DomainRows.same,
     set_: Parameters = None,
@@ -310,13 +271,12 @@ def extend(
     from privboost.estimators.stream_files import load_stream, take_stream
 
     state, before = load_stream(stream)
-    classes = isinstance(before.domain.target, privboost.ClassTarget)
-    estimator = estimator_class("sbdt", classes)(epsilon, delta, random_state=run.seed)
-    estimator.set_params(**state.parameters)
+    kind = estimator_class("sbdt", has_classes(before.domain))
+    estimator = kind(epsilon, delta, random_state=run.seed).set_params(**state.parameters)
     estimator.set_params(n_jobs=jobs, ledger=run.ledger, verbose=output.verbose)
     estimator.set_params(domain_rows=domain_rows.value)
     fit_arguments = weights.apply(estimator, "sbdt")
-    estimator.set_params(**read_parameters(set_ or [], estimator.get_params()))
+    estimator.set_params(**read_parameters(set_, estimator))
     source = table.open(data)
     estimator.set_params(budget=account.open(unit_column(before.domain, None)))
     read, kept = (data, run.ledger, account.budget), [model, stream]
@@ -343,20 +303,16 @@ def extend(
 def search(
     *,
     data: DataFile,
-    candidates: Annotated[Path, option('A JSON file of candidates: [{"n_estimators": 50}, …].')],
+    candidates: Annotated[Path, 'A JSON file of candidates: [{"n_estimators": 50}, …].'],
     model: NewModel,
     domain: KnownDomain,
     epsilon: Epsilon,
     delta: Delta = 1e-6,
     recipe: OfRecipe = DEFAULT_RECIPE,
-    expected_runs: Annotated[
-        float, option("The mean number of runs; their number is hidden.")
-    ] = 10.0,
-    validation_share: Annotated[
-        float, option("The share of the units that runs are scored on.")
-    ] = 0.25,
+    expected_runs: Annotated[float, "The mean number of runs; their number is hidden."] = 10.0,
+    validation_share: Annotated[float, "The share of the units that runs are scored on."] = 0.25,
     scoring: Annotated[
-        str | None, option("The measure that decides: auc, accuracy, log_loss, rmse, …")
+        str | None, "The measure that decides: auc, accuracy, log_loss, rmse, …"
     ] = None,
     domain_rows: OfDomainRows = DomainRows.same,
     set_: Parameters = None,
@@ -368,10 +324,13 @@ def search(
 ) -> None:
     """Choose parameters privately, and keep the winner's model. Spends the budget."""
     public = privboost.Domain.from_json(domain)
-    kind = estimator_class(recipe, isinstance(public.target, privboost.ClassTarget))
+    kind = estimator_class(recipe, has_classes(public))
     estimator = kind(domain=public, n_jobs=jobs, domain_rows=domain_rows.value)
-    estimator.set_params(**read_parameters(set_ or [], estimator.get_params()))
-    tried = _read_candidates(candidates)
+    estimator.set_params(**read_parameters(set_, estimator))
+    try:
+        tried = json.loads(candidates.read_text(encoding="utf-8"))
+    except ValueError:
+        raise ValueError(f"{candidates} is no JSON file with a list of candidates") from None
     source = table.open(data)
     output.check((data, domain, candidates, run.ledger, account.budget), model)
     own = privboost.PrivateSearchCV(
@@ -391,12 +350,7 @@ def search(
         save_paid(own.best_estimator_.save, model)
     trained = own.best_estimator_.model_
     defects = find_defects(trained)
-    _print_search(own, model, defects, output.as_json)
-    finish(trained, defects, output.strict)
-
-
-def _print_search(own: Any, model: Path, defects: Sequence[Any], as_json: bool) -> None:
-    if as_json:
+    if output.as_json:
         print_json(
             {
                 "model": str(model),
@@ -408,10 +362,11 @@ def _print_search(own: Any, model: Path, defects: Sequence[Any], as_json: bool) 
             }
         )
     else:
-        typer.echo(f"{model}: {own.privacy_.guarantee}")
         score = f"{own.best_score_:.3g} ± {own.best_score_std_:.2g}"
+        typer.echo(f"{model}: {own.privacy_.guarantee}")
         typer.echo(f"best parameters {json.dumps(own.best_params_)}")
         typer.echo(f"{own.scoring_} {score}: noisy, and optimistic as the best of several runs")
+    finish(trained, defects, output.strict)
 
 
 @command(
@@ -425,14 +380,12 @@ def evaluate(
     data: DataFile,
     epsilon: Epsilon,
     delta: Delta = 1e-6,
-    by: Annotated[
-        list[str] | None, option("A feature whose groups are measured too; repeatable.")
-    ] = None,
+    by: Annotated[list[str] | None, "A feature whose groups are measured too; repeatable."] = None,
     score_cells: Annotated[
-        int | None, option("The number of bins of scores in which rows are counted.")
+        int | None, "The number of bins of scores in which rows are counted."
     ] = None,
     clip: Annotated[
-        float | None, option("For a number: the clip of residuals; chosen privately by default.")
+        float | None, "For a number: the clip of residuals; chosen privately by default."
     ] = None,
     table: TableOptions,
     public_rows: PublicRows = False,
@@ -481,14 +434,8 @@ def evaluate(
 # From options to estimators
 
 
-_OWN_OPTIONS = frozenset(
-    (
-        *("epsilon", "delta", "classes", "domain", "domain_given", "domain_rows", "public_rows"),
-        *("random_state", "n_jobs", "backend", "ledger", "budget", "verbose"),
-        "sample_weight_bound",
-    )
-)
-"""Parameters with options of their own, or none: --set does not take them."""
+_WITHOUT_OPTION = {"accountant", "domain_share"}
+"""Arguments of all estimators that --set takes; the others have options of their own, or none."""
 _PYTHON_LITERALS = {"True": "true", "False": "false", "None": "null"}
 
 
@@ -500,11 +447,20 @@ def estimator_class(recipe: str, classes: bool) -> Any:
     return getattr(privboost, name)
 
 
-def read_parameters(settings: list[str], known: dict[str, Any]) -> dict[str, Any]:
+def has_classes(domain: Domain) -> bool:
+    """Whether the target is classes."""
+    return isinstance(domain.target, privboost.ClassTarget)
+
+
+def read_parameters(settings: list[str] | None, estimator: Any) -> dict[str, Any]:
     """Read name=value pairs of --set, a value as JSON or else as text."""
-    names = sorted(set(known) - _OWN_OPTIONS)
+    from privboost.estimators.parameters import ClassArguments, RunArguments, WeightArguments
+
+    kinds = (RunArguments, ClassArguments, WeightArguments)
+    have_options = {each.name for kind in kinds for each in fields(kind)} - _WITHOUT_OPTION
+    names = sorted(set(estimator.get_params()) - have_options)
     parameters = {}
-    for setting in settings:
+    for setting in settings or ():
         name, equals, text = setting.partition("=")
         if not equals or name not in names:
             near = get_close_matches(name, names, 1)
@@ -517,10 +473,3 @@ def read_parameters(settings: list[str], known: dict[str, Any]) -> dict[str, Any
         except json.JSONDecodeError:
             parameters[name] = text
     return parameters
-
-
-def _read_candidates(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        raise ValueError(f"{path} is no JSON file with a list of candidates") from None

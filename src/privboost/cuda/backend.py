@@ -16,7 +16,6 @@ from privboost._core.threads import ThreadPool
 from privboost.cuda.device import Device, StreamingDevice, find_devices, open_device
 from privboost.cuda.rows import leave_numbers
 from privboost.cuda.shard import DeviceShard
-from privboost.data.encoding import length_is_known
 from privboost.data.loading import Coded, Load, load_rows
 from privboost.data.rows import Rows
 from privboost.engine.backend import LocalBackend, OpenBackend, add_sums
@@ -240,6 +239,6 @@ def _are_many(loads: Sequence[Load]) -> bool:
     for load in loads:
         if isinstance(load.source, Coded):
             rows += sum(map(len, load.source.blocks))
-        elif length_is_known(load.source):
+        elif load.source.length_is_known:
             rows += load.source.count_rows()
     return rows >= FEW_ROWS

@@ -23,8 +23,8 @@ from privboost._core.addresses import NUMBERS
 from privboost._core.threads import run_shares
 from privboost.cuda.device import CODE, COLUMN, Device, Task, aligned, spread
 from privboost.data.encoding import Encoder
+from privboost.data.features import NumericFeature
 from privboost.data.loading import Coded, Load, RowLoader
-from privboost.data.ordered_features import NumericFeature
 from privboost.data.rows import Codes, Layout, Rows
 from privboost.data.table import Batch
 from privboost.data.values import plain_numbers

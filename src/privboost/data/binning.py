@@ -32,13 +32,7 @@ _Guess = tuple[float, float, int, int]
 
 @dataclass(frozen=True, eq=False)
 class Bins(DeclaredState):
-    """Bins of one column: a number's bin is the number of edges below it.
-
-    Parameters
-    ----------
-    edges : float64 array
-        The upper edges of all bins but the last, in order.
-    """
+    """Bins of one column, from the upper edges of all bins but the last, in order."""
 
     edges: np.ndarray
 
@@ -48,15 +42,7 @@ class Bins(DeclaredState):
         return len(self.edges) + 1
 
     def code(self, values: np.ndarray, out: np.ndarray) -> None:
-        """Write the bin of each number; NaN is missing.
-
-        Parameters
-        ----------
-        values : float64 or float32 array
-            The numbers.
-        out : uint8 or uint16 array
-            Output: their codes.
-        """
+        """Write the bin of each number to `out` (uint8 or uint16); NaN is missing."""
         kernels.bin_numbers(values, *self.settled, out)
 
     @cached_property
@@ -103,14 +89,9 @@ class Bins(DeclaredState):
 
 
 class ColumnBins:
-    """Bins of several columns, found in one call.
+    """Bins of several features, whose plain numbers are coded in one call.
 
-    Parameters
-    ----------
-    bins : mapping from feature to Bins
-        The bins of every feature whose plain numbers are coded together.
-    slots : sequence of int
-        The line of each feature in the array of codes.
+    `slots` has the line of each feature in the array of codes.
     """
 
     def __init__(self, bins: Mapping[int, Bins], slots: Sequence[int]) -> None:
@@ -130,14 +111,10 @@ class ColumnBins:
         return self._places.keys()
 
     def code(self, columns: Mapping[int, np.ndarray], out: np.ndarray) -> None:
-        """Write the bin of each number.
+        """Write the bin of each number to its feature's line of `out` (uint8).
 
-        Parameters
-        ----------
-        columns : mapping from feature to array
-            Arrays of types in `addresses.NUMBERS`, with any stride. Which features are among them
-            depends on the rows, and is not stored.
-        out : uint8 array of shape (lines, rows)
+        Columns have types in `addresses.NUMBERS`, and any stride. Which features are among them
+        depends on the rows, and is not stored.
         """
         if any(len(column) != out.shape[1] for column in columns.values()):
             raise ValueError("columns need a number for each row")  # kernels go by addresses

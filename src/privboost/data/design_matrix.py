@@ -73,10 +73,7 @@ class Terms(DeclaredState):
     def tables(self, coefficients: np.ndarray) -> dict[tuple[int, int], np.ndarray]:
         """Return the contribution of each code, or pair of codes, to a score (int32, score steps).
 
-        Parameters
-        ----------
-        coefficients : int array
-            One for each coordinate, in score steps per `VECTOR_STEPS`.
+        Coefficients, one for each coordinate, are in score steps per `VECTOR_STEPS`.
         """
         tables: dict[tuple[int, int], np.ndarray] = {}
         for features, own in zip(self.features, self._parts(coefficients), strict=True):

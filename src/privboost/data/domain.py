@@ -7,32 +7,24 @@ by private domain inference (`Domain.learn`), which is charged.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from privboost._core.checks import list_problems, unique_keys
+from privboost._core.checks import list_problems
 from privboost._core.errors import DomainError
 from privboost._core.files import write_file
 from privboost._core.hooks import resolve
 from privboost._core.pickling import DeclaredState
-from privboost._core.unit import Unit, column_of, describe_unit
-from privboost.data.features import Feature, Target, inferences_of
-from privboost.data.schema import (
-    VERSION,
-    Comparison,
-    Parts,
-    compare,
-    domain_json,
-    faults,
-    make_skeleton,
-    read_parts,
-    with_outside_counts,
-)
+from privboost._core.unit import Unit, describe_unit
+from privboost.data.domain_json import VERSION, Parts, domain_json, read_json, read_parts
+from privboost.data.feature_base import faults
+from privboost.data.features import Feature
+from privboost.data.schema import Comparison, compare, make_skeleton, with_outside_counts
 from privboost.data.sources import open_table
+from privboost.data.targets import Target
 from privboost.reports.report import PrivacyReport
 
 
@@ -78,7 +70,8 @@ class Domain(DeclaredState):
     privacy: PrivacyReport | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        for fault in faults(self.feature_names, self.target.name, column_of(self.unit)):
+        unit = None if self.unit is None else self.unit.column
+        for fault in faults(self.feature_names, self.target.name, unit):
             raise DomainError(fault)
         if self.privacy is not None and self.privacy.public_rows:
             raise DomainError("privacy: a domain is learned with noise, at a price, or written")
@@ -337,26 +330,16 @@ class Domain(DeclaredState):
         return "\n".join(lines)
 
 
-def read_json(source: str | Path) -> Any:
-    """Read the payload of a domain, or of a part of one, from a JSON file or a JSON string."""
-    if isinstance(source, str) and source.lstrip().startswith("{"):
-        text, name = source, "the domain"
-    else:
-        name = str(source)
-        try:
-            text = Path(source).read_text(encoding="utf-8-sig")
-        except UnicodeDecodeError:
-            raise DomainError(f"{name} is not UTF-8 text") from None
-    try:
-        return json.loads(text, object_pairs_hook=unique_keys)
-    except json.JSONDecodeError as error:
-        raise DomainError(f"{name} is not JSON: {error}") from None
-    except DomainError:
-        raise
-    except RecursionError:
-        raise DomainError(f"{name} is nested too deep for a domain") from None
-    except ValueError:  # Python reads no whole number of thousands of digits
-        raise DomainError(f"{name} holds a number that is too long") from None
+INFERRED_REASON = "learned privately from the rows, in lesson "
+"""Prefix of the reason of an inferred part; the inference's identifier follows."""
+
+
+def inferences_of(parts: Iterable[Feature | Target]) -> frozenset[str]:
+    """Return the identifiers of the private inferences that parts of a domain come from."""
+    inferred = (
+        part.reason for part in parts if part.reason.startswith(INFERRED_REASON.split(",")[0])
+    )
+    return frozenset(reason.removeprefix(INFERRED_REASON) for reason in inferred)
 
 
 def reported_inferences(price: PrivacyReport | None) -> frozenset[str]:

@@ -1,10 +1,8 @@
-"""From a table and its domain to codes.
+"""Coding of a table's features, block by block, in as many threads as are worth using.
 
 A feature's codes are its values' bins or categories, then "other" (categories only), then
 "missing". A number's bin is how many of the feature's edges lie below it, so `x ≤ edge[b]` is
 `code ≤ b`. Each value is coded by itself: no value can change another's code, and none can raise.
-
-How many threads read a table, and how many rows a block has.
 """
 
 from __future__ import annotations
@@ -22,8 +20,7 @@ from privboost._core.pickling import DeclaredState
 from privboost._core.threads import ThreadPool, count_threads
 from privboost.data.binning import Bins, ColumnBins
 from privboost.data.domain import Domain
-from privboost.data.frames import StreamedTable
-from privboost.data.ordered_features import OrderedFeature
+from privboost.data.features import OrderedFeature
 from privboost.data.rows import Codes, Layout
 from privboost.data.sources import check_columns_present, open_table
 from privboost.data.table import Batch, Column, Piece, Table
@@ -44,14 +41,14 @@ def readers_for(table: Table, columns: int, pool: ThreadPool) -> int:
 
 def threads_for(table: Table, columns: int, pool: ThreadPool) -> int:
     """Return the number of threads worth using to code a table; all if its length is unknown."""
-    if not length_is_known(table):
+    if not table.length_is_known:
         return pool.most
     return pool.size_for(_LOOK_UPS_OF_A_CELL * columns * table.count_rows())
 
 
 def rows_per_block(table: Table, n_threads: int) -> int:
     """Return a block size such that every thread has a block, if the table's length is known."""
-    if n_threads == 1 or not length_is_known(table):
+    if n_threads == 1 or not table.length_is_known:
         return BLOCK_ROWS
     return even_block_rows(table.count_rows(), n_threads)
 
@@ -62,24 +59,15 @@ def even_block_rows(rows: int, n_threads: int) -> int:
     return min(BLOCK_ROWS, max(_FEWEST_ROWS, -(-rows // blocks)))
 
 
-def length_is_known(table: Table) -> bool:
-    """Whether a table's length is known without reading it."""
-    return not (table.is_text or isinstance(getattr(table, "inner", table), StreamedTable))
-
-
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, eq=False)
 class Encoder(DeclaredState):
-    """Coding of the features of a domain. Edges are computed once and kept in models.
+    """Coding of the features of a domain.
 
-    Parameters
-    ----------
-    domain : Domain
-        What is public.
-    edges : tuple
-        The fine edges of each feature (float64); none for categories.
+    The fine edges of each feature (float64; none for categories) are computed once and kept in
+    models.
     """
 
     domain: Domain
@@ -95,6 +83,18 @@ class Encoder(DeclaredState):
         """The number of codes of each feature, and the positions of their columns."""
         parts = zip(self.domain.features, self.edges, strict=True)
         return Layout(tuple(feature.count_codes(edges) for feature, edges in parts))
+
+    def coarse_bins(self, feature: int, most: int) -> np.ndarray:
+        """Return the bin of each code: of a number at most so many, evenly merged; missing is last.
+
+        Codes of a category, and missing values, have a bin each.
+        """
+        codes = np.arange(self.layout.n_codes[feature])
+        if not isinstance(self.domain.features[feature], OrderedFeature):
+            return codes
+        fine = len(codes) - 1
+        coarse = min(fine, most)
+        return np.append(codes[:fine] * coarse // fine, coarse)
 
     @cached_property
     def _bins(self) -> tuple[Bins, ...]:
@@ -126,16 +126,9 @@ class Encoder(DeclaredState):
             yield self.code(batch)
 
     def map_codes(self, data: Any, act: Callable[[Codes], _T], n_jobs: int | None) -> list[_T]:
-        """Code a table without labels, and apply a function to each block; the first has no rows.
+        """Code a table without labels, and apply a function to each block, from any thread.
 
-        Parameters
-        ----------
-        data : table
-            The rows.
-        act : callable
-            The function, called from any thread.
-        n_jobs : int, optional
-            The number of threads; by default one for each core.
+        The first block has no rows. By default there is a thread for each core.
         """
         names = self.domain.feature_names
         table = open_table(data, names, every_line=True)

@@ -1,31 +1,26 @@
-"""Base classes of features.
+"""The interface that every kind of feature implements, and checks of what a domain declares.
 
 A feature states what is public about one column. Its class, the feature's kind, owns everything
 that depends on the kind: how values are read and coded, how codes are described, how the
-declaration is written as JSON, and what exports need to know. A new kind is one subclass, listed in
-`features.FEATURE_KINDS`.
-
-Checks of bounds, edges and labels in a domain; errors name the place.
+declaration is written as JSON, and what exports need to know. The kinds are in `features`.
 """
 
 from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from privboost._core.checks import MAX_INT, check_text, first_duplicate
 from privboost._core.errors import DomainError
 from privboost._core.pickling import DeclaredState
+from privboost.data.binning import Bins
 from privboost.data.table import Column
-
-if TYPE_CHECKING:
-    from privboost.data.binning import Bins
-
+from privboost.data.values import Label
 
 FINE_BINS = 192
 """Fine bins of a number: the grids of 2, 3, 4, … 32, 64 and 96 bins are exact parts of them."""
@@ -33,8 +28,143 @@ MAX_NUMERIC_BINS = 253
 """A numeric code is one byte; three codes are reserved for missing and unknown values."""
 MAX_CATEGORIES = 2**16 - 3
 MAX_CLASSES = 254
+MISSING_LABEL = "missing"
+INFERABLE = "privboost domain learn, or Domain.learn, learns it privately"
+"""Hint for a part that private domain inference can fill in."""
 
-Label = str | int | float | bool
+
+class BaseFeature(DeclaredState, ABC):
+    """What is public about one column.
+
+    Attributes
+    ----------
+    kind : str
+        Name of the kind in JSON.
+    ordered : bool
+        Whether codes follow the order of values, so that models split along it.
+    required : mapping from str to str
+        JSON keys that must be filled in, each with a hint for the error message.
+    optional : tuple of str
+        JSON keys besides "missing" and "reason" that have a default.
+    example : str
+        What to write for a feature of this kind, shown with a skeleton.
+    column_type : str
+        Column type (see `values.column_kind`) for which a skeleton proposes this kind; empty if
+        none.
+    inferable : bool
+        Whether private domain inference can fill in the required keys.
+    reads_plain_numbers : bool
+        Whether a plain numeric column holds the values to be binned as they are.
+    name : str
+        The column.
+    missing : bool
+        Whether missing values are expected.
+    reason : str
+        Where the fact comes from.
+    """
+
+    kind: ClassVar[str]
+    ordered: ClassVar[bool]
+    required: ClassVar[Mapping[str, str]] = {}
+    optional: ClassVar[tuple[str, ...]] = ()
+    example: ClassVar[str]
+    column_type: ClassVar[str] = ""
+    inferable: ClassVar[bool] = False
+    reads_plain_numbers: ClassVar[bool] = False
+
+    name: str
+    missing: bool
+    reason: str
+
+    @property
+    @abstractmethod
+    def range(self) -> str:
+        """The distinguished values, as shown in tables of features."""
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        """The listed values in the order of their codes; empty if codes are bins of a range."""
+        return ()
+
+    @abstractmethod
+    def read(self, column: Column) -> np.ndarray:
+        """Return each value of a column as a number; raise SchemaError for a wrong column type."""
+
+    @abstractmethod
+    def encode(self, column: Column, bins: Bins, out: np.ndarray) -> None:
+        """Write the code of each value of a column to `out`."""
+
+    @abstractmethod
+    def fine_edges(self) -> np.ndarray:
+        """Return the upper edges of all bins but the last; empty without an order."""
+
+    @abstractmethod
+    def count_codes(self, edges: np.ndarray) -> int:
+        """Return the number of codes, "missing" and "other" included."""
+
+    @abstractmethod
+    def describe_codes(self, values: np.ndarray, edges: np.ndarray) -> Iterator[tuple[str, int]]:
+        """Yield a description and the first code of each run of codes with the same value.
+
+        There is one value for each code. Neighbouring bins with equal values are described
+        together.
+        """
+
+    @abstractmethod
+    def count_outside(self, column: Column) -> dict[str, int]:
+        """Count values that are missing, clipped or unknown: exactly, so for public rows only."""
+
+    def with_bins(self, count: int) -> Any:
+        """Return the feature with at most `count` bins, equal on its scale.
+
+        Features with edges or labels of their own are returned unchanged.
+        """
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON payload, without keys that are at their default."""
+        payload: dict[str, Any] = {"kind": self.kind}
+        for key in (*self.required, *self.optional):
+            value = getattr(self, key)
+            if key in self.required or value != getattr(type(self), key):
+                payload[key] = list(value) if isinstance(value, tuple) else value
+        return payload | common_keys(self)
+
+    @classmethod
+    def skeleton(cls) -> dict[str, Any]:
+        """Return the JSON payload with null for each key that must be filled in."""
+        return {"kind": cls.kind} | dict.fromkeys(cls.required) | {"missing": False}
+
+    def _check_names(self) -> str:
+        """Check the strings that every feature has; return the feature's place in the JSON."""
+        place = f"features.{check_text(self.name, 'features, the name of one')}"
+        check_text(self.reason, f"{place}.reason", empty=True)
+        return place
+
+
+def common_keys(part: Any) -> dict[str, Any]:
+    """Return the JSON keys that features and targets share, without those at their default."""
+    payload: dict[str, Any] = {}
+    if getattr(part, "missing", False):
+        payload["missing"] = True
+    if part.reason:
+        payload["reason"] = part.reason
+    return payload
+
+
+def count_clipped(values: np.ndarray, bounds: tuple[float, float]) -> dict[str, int]:
+    """Count numbers that are missing (NaN), or that are clipped to a bound."""
+    low, high = bounds
+    return {
+        "missing": int(np.isnan(values).sum()),
+        "below": int((values < low).sum()),
+        "above": int((values > high).sum()),
+    }
+
+
+def format_range(bounds: tuple[float, float]) -> str:
+    """Format a pair of bounds."""
+    return f"{bounds[0]:g} … {bounds[1]:g}"
 
 
 def _plain(values: Any) -> Any:
@@ -120,137 +250,14 @@ def check_labels(labels: Any, place: str, most: int, least: int = 1) -> tuple[La
     return tuple(labels)
 
 
-MISSING_LABEL = "missing"
-
-
-class BaseFeature(DeclaredState, ABC):
-    """What is public about one column.
-
-    Attributes
-    ----------
-    kind : str
-        Name of the kind in JSON.
-    ordered : bool
-        Whether codes follow the order of values, so that models split along it.
-    required : mapping from str to str
-        JSON keys that must be filled in, each with a hint for the error message.
-    optional : tuple of str
-        JSON keys besides "missing" and "reason" that have a default.
-    example : str
-        What to write for a feature of this kind, shown with a skeleton.
-    column_type : str
-        Column type (see `values.column_kind`) for which a skeleton proposes this kind; empty if
-        none.
-    inferable : bool
-        Whether private domain inference can fill in the required keys.
-    reads_plain_numbers : bool
-        Whether a plain numeric column holds the values to be binned as they are.
-    name : str
-        The column.
-    missing : bool
-        Whether missing values are expected.
-    reason : str
-        Where the fact comes from.
-    """
-
-    kind: ClassVar[str]
-    ordered: ClassVar[bool]
-    required: ClassVar[Mapping[str, str]] = {}
-    optional: ClassVar[tuple[str, ...]] = ()
-    example: ClassVar[str]
-    column_type: ClassVar[str] = ""
-    inferable: ClassVar[bool] = False
-    reads_plain_numbers: ClassVar[bool] = False
-
-    name: str
-    missing: bool
-    reason: str
-
-    @property
-    @abstractmethod
-    def range(self) -> str:
-        """The distinguished values, as shown in tables of features."""
-
-    @property
-    @abstractmethod
-    def labels(self) -> tuple[Label, ...]:
-        """The listed values in the order of their codes; empty if codes are bins of a range."""
-
-    @abstractmethod
-    def read(self, column: Column) -> np.ndarray:
-        """Return each value of a column as a number; raise SchemaError for a wrong column type."""
-
-    @abstractmethod
-    def encode(self, column: Column, bins: Bins, out: np.ndarray) -> None:
-        """Write the code of each value of a column to `out`."""
-
-    @abstractmethod
-    def fine_edges(self) -> np.ndarray:
-        """Return the upper edges of all bins but the last; empty without an order."""
-
-    @abstractmethod
-    def count_codes(self, edges: np.ndarray) -> int:
-        """Return the number of codes, "missing" and "other" included."""
-
-    @abstractmethod
-    def describe_codes(self, values: np.ndarray, edges: np.ndarray) -> Iterator[tuple[str, int]]:
-        """Yield a description and the first code of each run of codes with the same value.
-
-        Parameters
-        ----------
-        values : array
-            One value for each code. Neighbouring bins with equal values are described together.
-        edges : float64 array
-            The upper edges of the bins.
-        """
-
-    @abstractmethod
-    def count_outside(self, column: Column) -> dict[str, int]:
-        """Count values that are missing, clipped or unknown: exactly, so for public rows only."""
-
-    def with_bins(self, count: int) -> Any:
-        """Return the feature with at most `count` bins, equal on its scale.
-
-        Features with edges or labels of their own are returned unchanged.
-        """
-        return self
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON payload, without keys that are at their default."""
-        payload: dict[str, Any] = {"kind": self.kind}
-        for key in (*self.required, *self.optional):
-            value = getattr(self, key)
-            if key in self.required or value != getattr(type(self), key):
-                payload[key] = list(value) if isinstance(value, tuple) else value
-        return payload | common_keys(self)
-
-    @classmethod
-    def skeleton(cls) -> dict[str, Any]:
-        """Return the JSON payload with null for each key that must be filled in."""
-        return {"kind": cls.kind} | dict.fromkeys(cls.required) | {"missing": False}
-
-    def _check_names(self) -> str:
-        """Check the strings that every feature has; return the feature's place in the JSON."""
-        place = f"features.{check_text(self.name, 'features, the name of one')}"
-        check_text(self.reason, f"{place}.reason", empty=True)
-        return place
-
-
-def count_clipped(values: np.ndarray, bounds: tuple[float, float]) -> dict[str, int]:
-    """Count numbers that are missing (NaN), or that are clipped to a bound."""
-    low, high = bounds
-    return {
-        "missing": int(np.isnan(values).sum()),
-        "below": int((values < low).sum()),
-        "above": int((values > high).sum()),
-    }
-
-
-def common_keys(part: Any) -> dict[str, Any]:
-    """Return the JSON keys that features and targets share, without those at their default."""
-    payload: dict[str, Any] = {}
-    if getattr(part, "missing", False):
-        payload["missing"] = True
-    if part.reason:
-        payload["reason"] = part.reason
-    return payload
+def faults(features: Sequence[str], target: str | None, unit: str | None) -> Iterator[str]:
+    """Yield what is wrong with the columns: no features, or a column with two roles."""
+    if not features:
+        yield "features: at least one feature is needed"
+    twice = first_duplicate(features)
+    if twice is not None:
+        yield f"features.{twice}: declared twice"
+    if target is not None and target in features:
+        yield f"target.name: {target!r} is a feature too"
+    if unit is not None and unit in (*features, target):
+        yield f"unit.column: {unit!r} is a feature or the target too"

@@ -1,144 +1,423 @@
-"""Features and targets of a domain, and how they are read from JSON.
+"""Kinds of features: numbers, durations, dates, booleans, ordinals, categories.
 
-Kinds of features are classes, listed in `FEATURE_KINDS`; see `feature_base.BaseFeature` for what a
-kind must define.
-
-Scales of numbers and their inverses, with the same bits on every machine.
-
-Libraries compute logarithms differently from processor to processor, and a label must not depend on
-the machine that holds its row. So these functions use additions, products and quotients only, which
-every machine rounds alike.
+A new kind is one class, listed in `FEATURE_KINDS`; `feature_base.BaseFeature` says what it must
+define.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+import math
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 
 from privboost._core.checks import Hole, check_mapping, check_text, listed, read_reason
 from privboost._core.errors import DomainError
-from privboost._core.grid import FULL_RANGE, LABEL_STEPS
-from privboost._core.pickling import DeclaredState
+from privboost.data.binning import Bins
 from privboost.data.feature_base import (
+    FINE_BINS,
+    INFERABLE,
     MAX_CATEGORIES,
-    MAX_CLASSES,
+    MAX_NUMERIC_BINS,
     MISSING_LABEL,
     BaseFeature,
-    Label,
     check_bounds,
+    check_edges,
     check_labels,
     check_scale,
-    common_keys,
     count_clipped,
-)
-from privboost.data.ordered_features import (
-    BooleanFeature,
-    DateFeature,
-    DurationFeature,
-    NumericFeature,
-    OrderedFeature,
-    OrdinalFeature,
     format_range,
 )
 from privboost.data.table import Column
-from privboost.data.values import code_labels, count_unlisted, read_numbers
-from privboost.losses.base import UNKNOWN_LABEL
+from privboost.data.times import (
+    DAY,
+    SECOND,
+    format_duration,
+    format_instant,
+    read_dates,
+    read_durations,
+    read_instant,
+)
+from privboost.data.values import (
+    Label,
+    code_labels,
+    count_unlisted,
+    read_numbers,
+)
 
-if TYPE_CHECKING:
-    from privboost.data.binning import Bins
+
+class OrderedFeature(BaseFeature):
+    """A feature whose values are read as numbers, which are binned."""
+
+    ordered: ClassVar[bool] = True
+
+    @property
+    def counted_in(self) -> str:
+        """What bin edges count.
+
+        One of "numbers", "days" and "seconds" (since 1970), and "durations" (in seconds).
+        """
+        return "numbers"
+
+    @property
+    @abstractmethod
+    def number(self) -> NumericFeature:
+        """The number that values are read as."""
+
+    @abstractmethod
+    def format_value(self, value: float) -> str:
+        """Format one of the numbers that values are read as."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The labels as strings."""
+        return tuple(map(str, self.labels))
+
+    def encode(self, column: Column, bins: Bins, out: np.ndarray) -> None:
+        bins.code(self.read(column), out)
+
+    def fine_edges(self) -> np.ndarray:
+        return self.number.fine_edges()
+
+    def count_codes(self, edges: np.ndarray) -> int:
+        return len(edges) + 2  # bins and "missing"
+
+    def describe_codes(self, values: np.ndarray, edges: np.ndarray) -> Iterator[tuple[str, int]]:
+        changes = np.flatnonzero(np.diff(values[:-1]))
+        for first, last in zip([0, *(changes + 1)], [*changes, len(edges)], strict=True):
+            yield self._describe_run(int(first), int(last), edges), int(first)
+        yield MISSING_LABEL, len(values) - 1
+
+    def _describe_run(self, first: int, last: int, edges: np.ndarray) -> str:
+        if first == 0 and last == len(edges):
+            return "any"
+        if names := self.names:
+            return names[first] if first == last else f"{names[first]} to {names[last]}"
+        low = "" if first == 0 else f"{self.format_value(float(edges[first - 1]))} < "
+        high = "" if last == len(edges) else f" ≤ {self.format_value(float(edges[last]))}"
+        return f"{low}x{high}"
+
+    def count_outside(self, column: Column) -> dict[str, int]:
+        return count_clipped(self.read(column), self.number.bounds)
+
+    def _equal_bins(self, count: int) -> list[float]:
+        """Return the fine edges that divide the feature into at most `count` equal bins."""
+        fine = self.fine_edges()
+        indices = np.arange(1, count) * (len(fine) + 1) // count - 1
+        return [float(fine[index]) for index in np.unique(indices) if index >= 0]
 
 
-_LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
-"""The logarithm of 2 in two parts; products of the first with small integers are exact."""
-_LOG_TERMS = 13
-_EXP_TERMS = 16
+@dataclass(frozen=True)
+class NumericFeature(OrderedFeature):
+    """A number with public bounds.
 
-
-def to_scale(values: np.ndarray, bounds: tuple[float, float], scale: str) -> np.ndarray:
-    """Return numbers within bounds on their scale.
+    Values outside the bounds are clipped to them. The bounds are divided into fine bins: equal ones
+    on the declared scale, or at the declared edges.
 
     Parameters
     ----------
-    values : float64 array
-        The numbers.
+    name : str
+        The column.
     bounds : (float, float)
-        Their bounds.
+        Lower and upper bound, from public knowledge.
     scale : {"linear", "log"}
-        "log" is log x where the bounds have one sign, sign(x)·log(1 + |x|) where they include zero.
+        Spacing of the fine bins. "log" means equal steps of log x where the bounds have one sign,
+        and of sign(x)·log(1 + |x|) where they include zero.
+    edges : tuple of float, optional
+        Cut points inside the bounds, instead of a scale.
+    missing : bool
+        Whether missing values are expected. They have a bin of their own in any case; training
+        gives it an effect only if they are expected.
+    reason : str
+        Where the fact comes from; repeated in privacy reports.
     """
-    if scale == "linear":
-        return values
-    size = np.abs(values)
-    logs: np.ndarray = np.sign(values) * _log(1 + size) if _has_zero(bounds) else _log(size)
-    return -logs if bounds[1] < 0 else logs
+
+    kind: ClassVar[str] = "numeric"
+    required: ClassVar[Mapping[str, str]] = {"bounds": "[lowest, highest]"}
+    optional: ClassVar[tuple[str, ...]] = ("scale", "edges")
+    example: ClassVar[str] = (
+        '"bounds": [0, 110], a number each; "scale": "log" if it is off by factors'
+    )
+    column_type: ClassVar[str] = "number"
+    inferable: ClassVar[bool] = True
+    reads_plain_numbers: ClassVar[bool] = True
+    name: str
+    bounds: tuple[float, float]
+    scale: str = "linear"
+    edges: tuple[float, ...] | None = None
+    missing: bool = False
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        place = self._check_names()
+        object.__setattr__(self, "bounds", check_bounds(self.bounds, f"{place}.bounds"))
+        check_scale(self.scale, f"{place}.scale")
+        if self.edges is not None:
+            edges = check_edges(self.edges, self.bounds, f"{place}.edges")
+            object.__setattr__(self, "edges", edges)
+            if self.scale != "linear":
+                raise DomainError(f'{place}: give "edges" or "scale", not both')
+
+    @property
+    def number(self) -> NumericFeature:
+        return self
+
+    @property
+    def range(self) -> str:
+        how = f", {len(self.edges)} edges" if self.edges is not None else ""
+        return format_range(self.bounds) + (", log scale" if self.scale == "log" else how)
+
+    def read(self, column: Column) -> np.ndarray:
+        return read_numbers(column, self.name)
+
+    def format_value(self, value: float) -> str:
+        return f"{value:.6g}"
+
+    def fine_edges(self) -> np.ndarray:
+        if self.edges is not None:
+            return np.array(self.edges, dtype=np.float64)
+        low, high = self.bounds
+        steps = np.arange(1, FINE_BINS) / FINE_BINS
+        if self.scale == "linear":
+            edges = low + (high - low) * steps
+        elif low > 0:
+            edges = np.exp(math.log(low) + (math.log(high) - math.log(low)) * steps)
+        elif high < 0:
+            edges = -np.exp(math.log(-low) + (math.log(-high) - math.log(-low)) * steps)
+        else:
+            ends = [math.copysign(math.log1p(abs(end)), end) for end in (low, high)]
+            scaled = ends[0] + (ends[1] - ends[0]) * steps
+            edges = np.copysign(np.expm1(np.abs(scaled)), scaled)
+        return np.unique(edges)
+
+    def with_bins(self, count: int) -> NumericFeature:
+        if self.edges is not None:
+            return self
+        return replace(self, scale="linear", edges=tuple(self._equal_bins(count)))
 
 
-def from_scale(values: np.ndarray, bounds: tuple[float, float], scale: str) -> np.ndarray:
-    """Return the numbers at these positions on their scale."""
-    if scale == "linear":
-        return values
-    if _has_zero(bounds):
-        sizes: np.ndarray = np.sign(values) * (_exp(np.abs(values)) - 1)
-        return sizes
-    return -_exp(-values) if bounds[1] < 0 else _exp(values)
+@dataclass(frozen=True)
+class DurationFeature(NumericFeature):
+    """A duration with public bounds, in seconds.
 
-
-def inverse_scale_name(bounds: tuple[float, float], scale: str) -> str:
-    """Return the name of the function that `from_scale` applies, for exports.
-
-    "same" is the identity; of z, "exp" is exp(z), "mirrored" −exp(−z), "signed"
-    sign(z)·(exp|z| − 1).
+    Its column holds durations of any type, strings like "PT1H30M", "1:30:00" or "1 day, 1:30:00",
+    or numbers of seconds. Its parameters are those of `NumericFeature`.
     """
-    if scale == "linear":
-        return "same"
-    if _has_zero(bounds):
-        return "signed"
-    return "mirrored" if bounds[1] < 0 else "exp"
+
+    kind: ClassVar[str] = "duration"
+    example: ClassVar[str] = '"bounds": [0, 2592000], in seconds'
+    column_type: ClassVar[str] = "duration"
+
+    @property
+    def counted_in(self) -> str:
+        return "durations"
+
+    @property
+    def range(self) -> str:
+        return f"seconds {super().range}"
+
+    def read(self, column: Column) -> np.ndarray:
+        return read_durations(column, self.name)
+
+    def format_value(self, value: float) -> str:
+        return format_duration(float(super().format_value(value)))
 
 
-def slope_of_scale(values: np.ndarray, bounds: tuple[float, float], scale: str) -> np.ndarray:
-    """Return the derivative of numbers by their positions on the scale."""
-    if scale == "linear":
-        return np.ones_like(values)
-    slopes: np.ndarray = np.abs(values) + (1 if _has_zero(bounds) else 0)
-    return slopes
+@dataclass(frozen=True)
+class DateFeature(OrderedFeature):
+    """A date or an instant, with public bounds.
+
+    Its column holds dates or times of any type, or strings in ISO 8601. If all bounds and edges are
+    dates, the feature counts days, else seconds. All is in UTC, which is also assumed for a time
+    without a zone. Values outside the bounds are clipped to them.
+
+    Parameters
+    ----------
+    name : str
+        The column.
+    bounds : (str, str)
+        The first and the last, in ISO 8601: "2015-01-01", "2024-12-31T23:59:59".
+    edges : tuple of str, optional
+        Cut points inside the bounds: each ends a bin. By default each day (or second) has a bin of
+        its own if there are few, else bins are equal.
+    missing : bool
+        Whether missing values are expected (see `NumericFeature`).
+    reason : str
+        Where the fact comes from.
+    """
+
+    kind: ClassVar[str] = "date"
+    required: ClassVar[Mapping[str, str]] = {"bounds": '["2015-01-01", "2024-12-31"]'}
+    optional: ClassVar[tuple[str, ...]] = ("edges",)
+    example: ClassVar[str] = '"bounds": ["2015-01-01", "2024-12-31"]'
+    column_type: ClassVar[str] = "date"
+    name: str
+    bounds: tuple[str, str]
+    edges: tuple[str, ...] | None = None
+    missing: bool = False
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        place = self._check_names()
+        if not isinstance(self.bounds, list | tuple) or len(self.bounds) != 2:
+            raise DomainError(f"{place}.bounds: a pair of dates is needed")
+        if not isinstance(self.edges, list | tuple | None):
+            raise DomainError(f"{place}.edges: a list of dates is needed")
+        for key, texts in (("bounds", self.bounds), ("edges", self.edges or ())):
+            if not all(map(_is_date, texts)):
+                raise DomainError(
+                    f'{place}.{key}: dates are written as "2024-12-31" or "2024-12-31T23:59:59", '
+                    "as strings"
+                )
+        object.__setattr__(self, "bounds", tuple(self.bounds))
+        if self.edges is not None:
+            object.__setattr__(self, "edges", tuple(self.edges))
+        first, last = map(self._count, self.bounds)
+        if not first < last:
+            raise DomainError(f"{place}.bounds: the first date is not before the last")
+        assert self.number  # it checks the edges
+
+    @property
+    def step(self) -> int:
+        """The counted unit of time in nanoseconds: a day or a second."""
+        texts = (*self.bounds, *(self.edges or ()))
+        return DAY if all(len(text) <= _DATE for text in texts) else SECOND
+
+    @property
+    def counted_in(self) -> str:
+        return "days" if self.step == DAY else "seconds"
+
+    @cached_property
+    def number(self) -> NumericFeature:
+        first, last = map(self._count, self.bounds)
+        if self.edges is not None:
+            edges = tuple(map(self._count, self.edges))
+            return NumericFeature(self.name, (first, last), "linear", edges, self.missing)
+        if last - first < MAX_NUMERIC_BINS:
+            return _whole_number(self.name, first, last, self.missing)
+        return NumericFeature(self.name, (first, last), missing=self.missing)
+
+    @property
+    def range(self) -> str:
+        how = f", {len(self.edges)} edges" if self.edges is not None else ""
+        return " … ".join(self.bounds) + how
+
+    def read(self, column: Column) -> np.ndarray:
+        return read_dates(column, self.name, self.step)
+
+    def format_value(self, value: float) -> str:
+        return format_instant(math.floor(value) * self.step)
+
+    def with_bins(self, count: int) -> DateFeature:
+        if self.edges is not None:
+            return self
+        dates = dict.fromkeys(map(self.format_value, self._equal_bins(count)))
+        return replace(self, edges=tuple(date for date in dates if date != self.bounds[0]))
+
+    def _count(self, text: str) -> int:
+        count = read_instant(text)
+        assert count is not None
+        return count // self.step
 
 
-def _has_zero(bounds: tuple[float, float]) -> bool:
-    return bounds[0] <= 0 <= bounds[1]
+@dataclass(frozen=True)
+class BooleanFeature(OrderedFeature):
+    """A boolean: true or false in any case, or 1 or 0. Anything else is missing.
+
+    Parameters
+    ----------
+    name : str
+        The column.
+    missing : bool
+        Whether missing values are expected (see `NumericFeature`).
+    reason : str
+        Where the fact comes from.
+    """
+
+    kind: ClassVar[str] = "boolean"
+    example: ClassVar[str] = "nothing more"
+    column_type: ClassVar[str] = "bool"
+    labels: ClassVar[tuple[Label, ...]] = (0, 1)
+    names: ClassVar[tuple[str, ...]] = ("false", "true")
+    range: ClassVar[str] = "false, true"
+    name: str
+    missing: bool = False
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        self._check_names()
+
+    @cached_property
+    def number(self) -> NumericFeature:
+        return _whole_number(self.name, 0, 1, self.missing)
+
+    def read(self, column: Column) -> np.ndarray:
+        numbers = read_numbers(column, self.name)
+        return np.where((numbers == 0) | (numbers == 1), numbers, math.nan)
+
+    def format_value(self, value: float) -> str:
+        return self.names[math.floor(value)]
 
 
-def _log(values: np.ndarray) -> np.ndarray:
-    """Return logarithms of positive numbers: of a power of two, and of a remainder near 1."""
-    rest, power = np.frexp(values)
-    small = rest < np.sqrt(0.5)
-    rest, power = np.where(small, 2 * rest, rest), power - small
-    part = (rest - 1) / (rest + 1)
-    square = part * part
-    series = np.zeros_like(part)
-    for k in range(_LOG_TERMS, 0, -1):  # artanh
-        series = (series + 1 / (2 * k + 1)) * square
-    logs: np.ndarray = power * _LN2_HIGH + (2 * part * (1 + series) + power * _LN2_LOW)
-    return logs
+@dataclass(frozen=True)
+class OrdinalFeature(OrderedFeature):
+    """A feature with a public list of categories in order, from the least to the most.
 
+    Models split it along the order, as they do numbers. A value outside the list is missing: it has
+    no position in the order.
 
-def _exp(values: np.ndarray) -> np.ndarray:
-    """Return powers of e: a power of two, times a remainder near 1."""
-    power = np.rint(values / (_LN2_HIGH + _LN2_LOW))
-    rest = (values - power * _LN2_HIGH) - power * _LN2_LOW
-    series = np.ones_like(rest)
-    for k in range(_EXP_TERMS, 0, -1):
-        series = 1 + rest / k * series
-    powers: np.ndarray = np.ldexp(series, power.astype(np.int32))
-    return powers
+    Parameters
+    ----------
+    name : str
+        The column.
+    categories : tuple
+        The public list, in order: two to 253 strings, or numbers.
+    missing : bool
+        Whether missing values are expected (see `NumericFeature`).
+    reason : str
+        Where the fact comes from.
+    """
 
+    kind: ClassVar[str] = "ordinal"
+    required: ClassVar[Mapping[str, str]] = {"categories": "a list"}
+    example: ClassVar[str] = '"categories": ["none", "mild", "severe"], from the least to the most'
+    name: str
+    categories: tuple[Label, ...]
+    missing: bool = False
+    reason: str = ""
 
-INFERRED_REASON = "learned privately from the rows, in lesson "
-"""Prefix of the reason of an inferred part; the inference's identifier follows."""
+    def __post_init__(self) -> None:
+        place = f"{self._check_names()}.categories"
+        checked = check_labels(self.categories, place, MAX_NUMERIC_BINS, least=2)
+        object.__setattr__(self, "categories", checked)
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        return self.categories
+
+    @cached_property
+    def number(self) -> NumericFeature:
+        return _whole_number(self.name, 0, len(self.categories) - 1, self.missing)
+
+    @property
+    def range(self) -> str:
+        names = self.names
+        few = names if len(names) <= _FEW else (*names[: _FEW - 1], "…", names[-1])
+        return listed(few, " < ", "<,;")
+
+    def read(self, column: Column) -> np.ndarray:
+        places = code_labels(column, self.categories, self.name)
+        return np.where(places < 0, math.nan, places.astype(np.float64))
+
+    def format_value(self, value: float) -> str:
+        return str(self.categories[math.floor(value)])
+
+    def count_outside(self, column: Column) -> dict[str, int]:
+        return count_unlisted(column, self.categories, self.name)
 
 
 @dataclass(frozen=True)
@@ -176,38 +455,30 @@ class CategoricalFeature(BaseFeature):
 
     @property
     def labels(self) -> tuple[Label, ...]:
-        """The categories."""
         return self.categories
 
     @property
     def range(self) -> str:
-        """The distinguished values, as shown in tables of features."""
         return f"{len(self.categories)} categor{'y' if len(self.categories) == 1 else 'ies'}"
 
     def read(self, column: Column) -> np.ndarray:
-        """Return the position of each value in the list; see `values.code_labels`."""
         return code_labels(column, self.categories, self.name)
 
     def encode(self, column: Column, bins: Bins, out: np.ndarray) -> None:
-        """Write the code of each value of a column to `out`."""
         found = self.read(column)
         out[:] = np.where(found < 0, len(self.categories) - 1 - found, found)
 
     def fine_edges(self) -> np.ndarray:
-        """Return no edges: categories have no order."""
         return np.empty(0)
 
     def count_codes(self, edges: np.ndarray) -> int:
-        """Return the number of codes: the categories, "other" and "missing"."""
-        return len(self.categories) + 2
+        return len(self.categories) + 2  # categories, "other" and "missing"
 
     def describe_codes(self, values: np.ndarray, edges: np.ndarray) -> Iterator[tuple[str, int]]:
-        """Yield the description of each code, and the code."""
         names = (*map(str, self.categories), "other", MISSING_LABEL)
         return zip(names, range(len(values)), strict=True)
 
     def count_outside(self, column: Column) -> dict[str, int]:
-        """Count values that are missing or not listed: exactly, so for public rows only."""
         return count_unlisted(column, self.categories, self.name)
 
 
@@ -230,232 +501,6 @@ OPEN_KIND = " | ".join(FEATURE_KINDS)
 """What a skeleton writes for an unknown kind: all of them, of which one is to stay."""
 
 
-class BaseTarget(DeclaredState, ABC):
-    """What is public about the column to predict.
-
-    Attributes
-    ----------
-    task : str
-        "classes" or "number".
-    name : str
-        The column.
-    reason : str
-        Where the fact comes from.
-    """
-
-    task: ClassVar[str]
-    name: str
-    reason: str
-
-    @property
-    @abstractmethod
-    def range(self) -> str:
-        """The distinguished values, as shown with a domain's features."""
-
-    @abstractmethod
-    def describe(self) -> str:
-        """Describe which labels count, as privacy reports repeat it."""
-
-    @abstractmethod
-    def code(self, column: Column) -> tuple[np.ndarray, np.ndarray | None]:
-        """Code labels.
-
-        Returns
-        -------
-        label : uint8 array
-            The class (0 for any number), or `losses.UNKNOWN_LABEL`.
-        start : int32 array or None
-            Minus the number, in `grid.LABEL_STEPS` of half the width of its bounds, on the scale on
-            which errors count; None for classes.
-        """
-
-    @abstractmethod
-    def count_outside(self, column: Column) -> dict[str, int]:
-        """Count labels that are missing, clipped or unknown: exactly, so for public rows only."""
-
-    @abstractmethod
-    def middle_and_half(self, span: tuple[int, int] = FULL_RANGE) -> tuple[float, float]:
-        """Return the meaning of a score of 0, and of the difference of 1 between scores.
-
-        Parameters
-        ----------
-        span : (int, int)
-            Range of labels that scores from −1 to 1 stand for, in `grid.LABEL_STEPS`.
-        """
-
-    @property
-    def n_outputs(self) -> int:
-        """The number of scores of a row: one for each class if there are more than two."""
-        return 1
-
-    def _check_names(self) -> None:
-        check_text(self.name, "target.name")
-        check_text(self.reason, "target.reason", empty=True)
-
-
-@dataclass(frozen=True)
-class ClassTarget(BaseTarget):
-    """A target with a public list of classes, in any order.
-
-    A row with another label contributes nothing.
-    """
-
-    task: ClassVar[str] = "classes"
-    name: str
-    classes: tuple[Label, ...]
-    reason: str = ""
-
-    def __post_init__(self) -> None:
-        self._check_names()
-        object.__setattr__(
-            self, "classes", check_labels(self.classes, "target.classes", MAX_CLASSES, least=2)
-        )
-
-    @property
-    def ordered(self) -> tuple[Label, ...]:
-        """The classes in the order that models and scikit-learn use: sorted."""
-        return tuple(sorted(self.classes))
-
-    @property
-    def n_outputs(self) -> int:
-        """The number of scores of a row: one for each class if there are more than two."""
-        return 1 if len(self.classes) == 2 else len(self.classes)
-
-    @property
-    def range(self) -> str:
-        """The classes, as shown with a domain's features."""
-        return f"classes {', '.join(map(repr, self.classes))}"
-
-    def describe(self) -> str:
-        """Describe which labels count, as privacy reports repeat it."""
-        few = listed(self.classes[:20]) + (" …" if len(self.classes) > 20 else "")
-        return f"the classes {few}; rows of others do not count"
-
-    def code(self, column: Column) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return the class of each row, and None."""
-        found = code_labels(column, self.ordered, self.name, sparse=False)
-        return np.where(found < 0, UNKNOWN_LABEL, found).astype(np.uint8), None
-
-    def count_outside(self, column: Column) -> dict[str, int]:
-        """Count labels that are missing or no class: exactly, so for public rows only."""
-        return count_unlisted(column, self.classes, self.name)
-
-    def middle_and_half(self, span: tuple[int, int] = FULL_RANGE) -> tuple[float, float]:
-        """Return 0 and 1: scores of classes stand for themselves."""
-        return 0.0, 1.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON payload."""
-        return {"name": self.name, "classes": list(self.classes)} | common_keys(self)
-
-
-@dataclass(frozen=True)
-class NumberTarget(BaseTarget):
-    """A number to predict, clipped to public bounds. A row without it contributes nothing.
-
-    Parameters
-    ----------
-    name : str
-        The column.
-    bounds : (float, float)
-        Lower and upper bound, from public knowledge.
-    reason : str
-        Where the fact comes from.
-    scale : {"linear", "log"}
-        The scale on which errors count, as for `NumericFeature`. With "log" an error is a factor: a
-        prediction is a geometric mean, which is the median where factors are as often above it as
-        below, and lies below the mean.
-    """
-
-    task: ClassVar[str] = "number"
-    name: str
-    bounds: tuple[float, float]
-    reason: str = ""
-    scale: str = "linear"
-
-    def __post_init__(self) -> None:
-        self._check_names()
-        object.__setattr__(self, "bounds", check_bounds(self.bounds, "target.bounds"))
-        check_scale(self.scale, "target.scale")
-        low, high = self.scaled_bounds
-        if self.scale == "log" and not high - low > _LEAST_WIDTH:
-            raise DomainError("target.bounds: they are too close for a log scale")
-
-    @property
-    def range(self) -> str:
-        """The bounds, as shown with a domain's features."""
-        return format_range(self.bounds) + (", log scale" if self.scale == "log" else "")
-
-    def describe(self) -> str:
-        """Describe which labels count, as privacy reports repeat it."""
-        low, high = self.bounds
-        how = ", on a log scale" if self.scale == "log" else ""
-        return f"numbers from {low:g} to {high:g}{how}; others count as the nearer of the two"
-
-    @property
-    def scaled_bounds(self) -> tuple[float, float]:
-        """The bounds on the scale on which errors count."""
-        if self.scale == "linear":
-            return self.bounds
-        low, high = self.to_scale(np.array(self.bounds, dtype=np.float64))
-        return float(low), float(high)
-
-    def to_scale(self, values: np.ndarray) -> np.ndarray:
-        """Return numbers within the bounds on the scale on which errors count."""
-        return to_scale(values, self.bounds, self.scale)
-
-    def from_scale(self, values: np.ndarray) -> np.ndarray:
-        """Return the numbers at these positions on that scale."""
-        return from_scale(values, self.bounds, self.scale)
-
-    @property
-    def inverse_scale_name(self) -> str:
-        """The name of the function from that scale to numbers; see `scales.inverse_scale_name`."""
-        return inverse_scale_name(self.bounds, self.scale)
-
-    def slope(self, values: np.ndarray) -> np.ndarray:
-        """Return the derivative of numbers by their positions on that scale."""
-        return slope_of_scale(values, self.bounds, self.scale)
-
-    def code(self, column: Column) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return 0 or `losses.UNKNOWN_LABEL`, and minus the number in steps."""
-        values = np.asarray(read_numbers(column, self.name), dtype=np.float64)
-        unknown = np.isnan(values)
-        middle, half = self.middle_and_half()
-        with np.errstate(all="ignore"):  # no value may warn
-            own = self.to_scale(np.clip(values, *self.bounds))
-        scaled = np.clip((own - middle) / half, -1, 1)
-        scaled[unknown] = 0
-        below = -np.trunc(scaled * LABEL_STEPS).astype(np.int32)
-        return np.where(unknown, UNKNOWN_LABEL, 0).astype(np.uint8), below
-
-    def count_outside(self, column: Column) -> dict[str, int]:
-        """Count labels that are missing or clipped: exactly, so for public rows only."""
-        return count_clipped(read_numbers(column, self.name), self.bounds)
-
-    def middle_and_half(self, span: tuple[int, int] = FULL_RANGE) -> tuple[float, float]:
-        """Return the middle and half the width of a range of labels; by default the bounds.
-
-        Both are on the scale on which errors count.
-        """
-        low, high = self.scaled_bounds
-        middle, half = low + (high - low) / 2, (high - low) / 2
-        first, last = (end / LABEL_STEPS for end in span)
-        return middle + half * ((first + last) / 2), half * ((last - first) / 2)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON payload."""
-        payload: dict[str, Any] = {"name": self.name, "bounds": list(self.bounds)}
-        scale = {} if self.scale == "linear" else {"scale": self.scale}
-        return payload | scale | common_keys(self)
-
-
-Target = ClassTarget | NumberTarget
-
-_LEAST_WIDTH = 1e-6
-_INFERABLE = "privboost domain learn, or Domain.learn, learns it privately"
-
-
 def read_feature(name: Any, payload: Any) -> Feature:
     """Read the JSON payload of a feature; errors name the place."""
     place = f"features.{check_text(name, 'features, the name of one')}"
@@ -469,7 +514,7 @@ def read_feature(name: Any, payload: Any) -> Feature:
     payload = check_mapping(payload, place, {"kind", *kind.required}, allowed)
     for key, hint in kind.required.items():
         if payload[key] is None:
-            raise Hole(f"{place}.{key}", hint + (f" ({_INFERABLE})" if kind.inferable else ""))
+            raise Hole(f"{place}.{key}", hint + (f" ({INFERABLE})" if kind.inferable else ""))
     if not isinstance(payload.get("missing", False), bool):
         raise DomainError(f"{place}.missing: true or false is needed")
     read_reason(payload, place)
@@ -486,37 +531,15 @@ def _read_kind(kind: Any, place: str) -> type[Feature]:
     return FEATURE_KINDS[kind]
 
 
-def read_target(payload: Any) -> Target:
-    """Read the JSON payload of a target; errors name the place."""
-    payload = check_mapping(payload, "target", {"name"}, {"classes", "bounds", "scale", "reason"})
-    name = check_text(payload["name"], "target.name")
-    payload = _without_placeholder(payload)
-    if ("classes" in payload) == ("bounds" in payload):
-        raise DomainError(
-            'target: give "classes" (to classify) or "bounds" (a number), one of them'
-        )
-    if "classes" in payload:
-        if "scale" in payload:
-            raise DomainError("target.scale: classes have none")
-        return ClassTarget(name, payload["classes"], read_reason(payload, "target"))
-    scale = payload.get("scale", "linear")
-    return NumberTarget(name, payload["bounds"], read_reason(payload, "target"), scale)
+_DATE = len("2024-12-31")
+_FEW = 5
 
 
-def _without_placeholder(payload: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Remove "classes" or "bounds" if it is null; refuse a target with nothing filled in."""
-    empty = [key for key in ("classes", "bounds") if key in payload and payload[key] is None]
-    chosen = {key: value for key, value in payload.items() if key not in empty}
-    if empty and not {"classes", "bounds"} & set(chosen):
-        hints = {"classes": 'a list such as ["no", "yes"]', "bounds": "[lowest, highest]"}
-        hint = ", or ".join(f"{key}: {hints[key]}" for key in empty)
-        raise Hole(f"target.{' or '.join(empty)}", f"{hint} ({_INFERABLE})")
-    return chosen
+def _is_date(text: object) -> bool:
+    return isinstance(text, str) and len(text) >= _DATE and read_instant(text) is not None
 
 
-def inferences_of(parts: Iterable[Feature | Target]) -> frozenset[str]:
-    """Return the identifiers of the private inferences that parts of a domain come from."""
-    inferred = (
-        part.reason for part in parts if part.reason.startswith(INFERRED_REASON.split(",")[0])
-    )
-    return frozenset(reason.removeprefix(INFERRED_REASON) for reason in inferred)
+def _whole_number(name: str, low: int, high: int, missing: bool) -> NumericFeature:
+    """Return a number with one bin for each whole value, which lies in the middle of its bin."""
+    edges = tuple(value + 0.5 for value in range(low, high))
+    return NumericFeature(name, (low - 0.5, high + 0.5), "linear", edges, missing)

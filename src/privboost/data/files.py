@@ -1,6 +1,6 @@
-"""Text files as tables that are read as a stream. No error quotes their contents.
+"""Files as tables that are read batch by batch: CSV, Parquet, and several files as one table.
 
-Files as tables that are read as a stream: Parquet, and several files as one table.
+No error quotes a file's contents.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from privboost._core.errors import SchemaError
-from privboost.data.table import Batch, Piece, Table, Watch
+from privboost.data.table import Batch, Piece, Table, Watch, unique
 
 _CSV_BYTES = 2**24
 """The longest record of a text file, and the size of the blocks that are read."""
@@ -74,12 +74,10 @@ class CsvTable(Table):
         self.columns = unique(self._header())
 
     def count_rows(self) -> int:
-        """Count the well-formed records, by a pass over the file."""
         batches = self.batches(self.columns[:1], 2**20)
         return sum(len(batch[self.columns[0]]) for batch in batches)
 
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
-        """Yield the named columns, at most `rows` rows at a time."""
         convert = pa.csv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.string()),
             include_columns=list(names),
@@ -132,7 +130,11 @@ class CsvTable(Table):
 
     def _bytes(self) -> _Utf8:
         raw = pa.OSFile(str(self._path))
-        return _Utf8(pa.input_stream(raw, compression=_compression(self._path)), raw, self.watch)
+        try:
+            compression = pa.Codec.detect(self._path).name
+        except (TypeError, ValueError):
+            compression = None
+        return _Utf8(pa.input_stream(raw, compression=compression), raw, self.watch)
 
     def _judge(self) -> Callable[[Any], str]:
         """Return arrow's handler of lines with the wrong number of values."""
@@ -162,10 +164,12 @@ class _Utf8(io.RawIOBase):
         self._last = b"\n"
 
     def read(self, size: int = -1) -> bytes:
-        """Return the next bytes."""
         while size < 0 or len(self._ready) < size:
             raw = self._file.read(2**20)
-            self._report()
+            if self._watch is not None:  # in bytes of the file, which may be compressed
+                here = self._raw.tell()
+                self._watch(here - self._seen)
+                self._seen = here
             text = self._decoder.decode(raw, final=not raw).encode()
             self._last = text[-1:] or self._last
             self._ready += text
@@ -178,19 +182,10 @@ class _Utf8(io.RawIOBase):
         out, self._ready = self._ready[:size], self._ready[size:]
         return out
 
-    def _report(self) -> None:
-        """Report progress in bytes of the file, which may be compressed."""
-        if self._watch is not None:
-            here = self._raw.tell()
-            self._watch(here - self._seen)
-            self._seen = here
-
     def readable(self) -> bool:
-        """Return True."""
         return True
 
     def close(self) -> None:
-        """Close the file underneath."""
         self._file.close()
         self._raw.close()
         super().close()
@@ -207,24 +202,9 @@ def _await_release(held: Sequence[weakref.ref[Any]]) -> None:
         time.sleep(0.001)
 
 
-def _compression(path: Path) -> str | None:
-    """Return a file's compression, by its name; None if there is none."""
-    try:
-        return str(pa.Codec.detect(path).name)
-    except (TypeError, ValueError):
-        return None
-
-
 def suffixes(path: Path) -> set[str]:
     """Return the suffixes of a file's name, in lower case."""
     return {suffix.lower() for suffix in path.suffixes}
-
-
-def unique(names: Sequence[str]) -> tuple[str, ...]:
-    """Return column names; raise SchemaError if two are equal."""
-    if len(set(names)) < len(names):
-        raise SchemaError("two columns have the same name")
-    return tuple(names)
 
 
 def check_header(columns: Sequence[str], target: str) -> None:
@@ -270,17 +250,14 @@ class ParquetTable(Table):
         self.columns = unique(self.schema.names)
 
     def count_rows(self) -> int:
-        """Return the number of rows in the file's metadata."""
         with pa.parquet.ParquetFile(self._path) as file:
             return int(file.metadata.num_rows)
 
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
-        """Yield the named columns, at most `rows` rows at a time."""
         yield {name: pa.array([], self.schema.field(name).type) for name in names}
         yield from self._read(names, rows, None)
 
     def pieces(self, names: Sequence[str], rows: int) -> Iterator[Piece]:
-        """Yield the file's own groups of rows."""
         with pa.parquet.ParquetFile(self._path) as file:
             sizes = [file.metadata.row_group(k).num_rows for k in range(file.num_row_groups)]
         first = 0
@@ -331,12 +308,10 @@ class FilesTable(Table):
             table.watch = watch
 
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
-        """Yield the named columns, at most `rows` rows at a time, file after file."""
         for table in self._tables:
             yield from table.batches(names, rows)
 
     def pieces(self, names: Sequence[str], rows: int) -> Iterator[Piece]:
-        """Yield the pieces of each file."""
         first = 0
         for table in self._tables:
             for piece in table.pieces(names, rows):
@@ -344,16 +319,10 @@ class FilesTable(Table):
                 first += piece.rows
 
     def count_rows(self) -> int:
-        """Return the number of rows of all files."""
         return sum(table.count_rows() for table in self._tables)
 
 
-def open_file(
-    path: str | Path,
-    missing: Sequence[str] = (),
-    every_line: bool = False,
-    separator: str | None = None,
-) -> ParquetTable | CsvTable | FilesTable:
+def open_file(path: str | Path, **text_options: Any) -> ParquetTable | CsvTable | FilesTable:
     """Open a Parquet or CSV file, to be read batch by batch, or all files of a folder.
 
     Parameters
@@ -361,35 +330,26 @@ def open_file(
     path : path
         The file; its suffix determines the format. The files of a folder are one table, in the
         order of their names, without those whose names begin with a dot or an underscore.
-    missing : sequence of str
-        Strings that mean a missing value in a CSV file, besides the empty string.
-    every_line : bool
-        Whether a text file's malformed lines are refused (see `CsvTable`).
-    separator : str, optional
-        The separator of a text file; by default its suffix determines it.
+    **text_options
+        How text files are read; see `CsvTable`.
     """
     path = Path(path)
     if path.is_dir():
         inside = sorted(each for each in path.iterdir() if each.name[0] not in "._")
         if not inside:
             raise SchemaError(f"{path} is a folder without files")
-        return open_files(inside, missing, every_line, separator)
+        return open_files(inside, **text_options)
     if not path.is_file():
         raise FileNotFoundError(f"no such file: {path}")
     kinds = suffixes(path)
     if kinds & _PARQUET_FILES:
         return ParquetTable(path)
     if kinds & _TEXT_FILES:
-        return CsvTable(path, missing, every_line, separator)
+        return CsvTable(path, **text_options)
     raise SchemaError(f"{path.name}: a .parquet, .csv or .tsv file is needed")
 
 
-def open_files(
-    paths: Sequence[str | Path],
-    missing: Sequence[str] = (),
-    every_line: bool = False,
-    separator: str | None = None,
-) -> FilesTable:
+def open_files(paths: Sequence[str | Path], **text_options: Any) -> FilesTable:
     """Open several files as one table; see `open_file`."""
     for path in paths:
         if Path(path).is_dir():
@@ -397,7 +357,7 @@ def open_files(
                 f"{path} is a folder: list its files, or pass one folder alone. Names "
                 "of folders are no columns: write their values into the files"
             )
-    tables = [open_file(path, missing, every_line, separator) for path in paths]
+    tables = [open_file(path, **text_options) for path in paths]
     return FilesTable([table for table in tables if not isinstance(table, FilesTable)])
 
 

@@ -1,10 +1,7 @@
 """Loading of tables: rows are read and coded in threads, and bounded by unit.
 
-Loaders: conversion of batches of columns to coded rows.
-
-Loaders are frozen and serialisable, so that a cluster's workers can load their rows themselves.
-
-Loader of a random part of a table's units: one side of a secret split.
+Loaders code batches of columns. They are frozen and serialisable, so that a cluster's workers can
+load their rows themselves.
 """
 
 from __future__ import annotations
@@ -20,46 +17,68 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privboost._core import codec
+from privboost._core.errors import SchemaError
 from privboost._core.grid import WEIGHT_STEPS
 from privboost._core.hooks import resolve
 from privboost._core.threads import ThreadPool
-from privboost._core.unit import Unit
+from privboost.data.contribution_bound import UnitRule, bound_units, number_units, without
 from privboost.data.domain import Domain
 from privboost.data.encoding import Encoder, code_weights, readers_for, rows_per_block
 from privboost.data.rows import Codes, Rows
+from privboost.data.schema import compare
+from privboost.data.sources import (
+    attach_columns,
+    check_columns_present,
+    check_weight_column,
+    open_table,
+)
 from privboost.data.table import Batch, Piece, Table
-from privboost.data.units import kept_rows, read_unit_names, unit_kind
+from privboost.data.unit_names import read_unit_names, unit_kind
 from privboost.losses.base import UNKNOWN_LABEL
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.sampling import bernoulli_mask
 
+_APART = "\0 {} given apart"
+"""Name of an attached column in batches, which no table's own column has."""
 
-@dataclass(frozen=True, eq=False)
-class UnitRule:
-    """Bound on the rows of one protected unit.
 
-    Attributes
-    ----------
-    column : str
-        The column that names units.
-    max_rows : int
-        The largest number of rows of a unit that are used.
-    key : uint64 array of length 2
-        The key of the hash that chooses them.
+@dataclass(frozen=True)
+class Roles:
+    """Columns with other roles than features: labels, and sample weights."""
+
+    target: str
+    weight: str | None = None
+
+
+def open_source(domain: Domain, data: Any, labels: Any, weights: Any) -> tuple[Table, Roles]:
+    """Open a table with labels and weights, each a vector or the name of a column.
+
+    By default labels are the column that the domain names, which is also the only name that is
+    accepted for them.
     """
+    table, target = open_table(data, domain.feature_names), domain.target.name
+    if isinstance(labels, str) and labels != target:
+        raise SchemaError(f"y is the column {labels!r}, but the domain's target is {target!r}")
+    given = {"y": target if labels is None else labels, "sample_weight": weights}
+    apart = {k: own for k, own in given.items() if own is not None and not isinstance(own, str)}
+    named = given | {name: _APART.format(name) for name in apart}
+    own = [given[name] for name in given if name not in apart and given[name] is not None]
+    own += [] if domain.unit is None else [domain.unit.column]
+    check_columns_present(table, [*domain.feature_names, *own])
+    source = attach_columns(table, apart, named) if apart else table
+    if weights is not None:
+        check_weight_column(source, named["sample_weight"])
+    return source, Roles(named["y"], named["sample_weight"])
 
-    column: str
-    max_rows: int
-    key: np.ndarray
 
-    @classmethod
-    def of(cls, unit: Unit | None, stream: KeyStream) -> UnitRule | None:
-        """Return the rule for a unit, with a key of its own; None without a unit."""
-        return None if unit is None else cls(unit.column, unit.max_rows, stream.words(2))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the payload for another process."""
-        return {"column": self.column, "max_rows": self.max_rows, "key": self.key}
+def check_fit(domain: Domain, table: Table, weights: str | None) -> None:
+    """Raise SchemaError unless a table's schema fits a domain; no row is read."""
+    found = compare(domain.parts(), table)
+    check_columns_present(table, found.absent if weights is None else (*found.absent, weights))
+    for message in found.unfit:
+        raise SchemaError(message)
+    if weights is not None:
+        check_weight_column(table, weights)
 
 
 class Loader(Protocol):
@@ -85,22 +104,6 @@ class Loader(Protocol):
 
     def to_bytes(self) -> bytes:
         """Serialise the loader for another process."""
-
-
-@dataclass(frozen=True)
-class Roles:
-    """Columns with other roles than features.
-
-    Attributes
-    ----------
-    target : str
-        The labels.
-    weight : str or None
-        The sample weights.
-    """
-
-    target: str
-    weight: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,14 +142,12 @@ class RowLoader:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that are read."""
         names = [*self.encoder.domain.feature_names, self.roles.target]
         names += [] if self.roles.weight is None else [self.roles.weight]
         names += [] if self.unit is None else [self.unit.column]
         return tuple(dict.fromkeys(names))
 
     def read(self, batch: Batch, first: int) -> Rows:
-        """Code some rows; the first has index `first` in its table."""
         return self.join(self.encoder.code(batch), batch, first)
 
     def join(self, codes: Codes, batch: Batch, first: int) -> Rows:
@@ -172,12 +173,10 @@ class RowLoader:
         return product.astype(np.uint16)
 
     def name_units(self, batch: Batch) -> pa.Array:
-        """Return the canonical name of each row's unit, null where there is none."""
         assert self.unit is not None
         return read_unit_names(batch[self.unit.column], self.unit.column)
 
     def to_bytes(self) -> bytes:
-        """Serialise the loader for another process."""
         payload = {
             "domain": self.encoder.domain.to_dict(),
             "edges": list(self.encoder.edges),
@@ -192,7 +191,6 @@ class RowLoader:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> RowLoader:
-        """Read the bytes of `to_bytes`."""
         payload = codec.load(data, cls.magic)
         return cls(
             Encoder(Domain.from_dict(payload["domain"]), tuple(payload["edges"])),
@@ -236,15 +234,7 @@ class Side:
 
 @dataclass(frozen=True, eq=False)
 class SplitLoader:
-    """Loads the rows of another loader that are on one side of a split.
-
-    Attributes
-    ----------
-    whole : Loader
-        The other loader.
-    side : Side
-        The side.
-    """
+    """Loads the rows of another loader that are on one side of a split."""
 
     magic: ClassVar[bytes] = b"PVBPART1"
     by_place: ClassVar[bool] = True
@@ -254,16 +244,13 @@ class SplitLoader:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that are read."""
         return self.whole.columns
 
     @property
     def unit(self) -> UnitRule | None:
-        """The bound on the rows of one unit."""
         return self.whole.unit
 
     def read(self, batch: Batch, first: int) -> Rows:
-        """Code the rows of this side."""
         rows = self.whole.read(batch, first)
         if self.unit is None:
             stream = KeyStream(self.side.key.tobytes())
@@ -273,24 +260,23 @@ class SplitLoader:
         return rows.take(np.flatnonzero(chosen == self.side.first))
 
     def name_units(self, batch: Batch) -> pa.Array:
-        """Return the canonical name of the unit of each row of this side."""
         names = self.whole.name_units(batch)
         return names.filter(pa.array(self._on_first_side(names) == self.side.first))
 
     def _on_first_side(self, names: pa.Array) -> np.ndarray:
         """Whether each row's unit is on the first side; a row without a unit is on neither."""
         coded = names.dictionary_encode()
-        first = [self._is_first(name) for name in coded.dictionary.to_pylist()]
+        key, limit = self.side.key.tobytes(), int(self.side.share * 2**64)
+        digests = (
+            hashlib.blake2b(name, key=key, digest_size=8).digest()
+            for name in coded.dictionary.to_pylist()
+        )
+        first = [int.from_bytes(digest, "little") < limit for digest in digests]
         place = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False)
         chosen: np.ndarray = np.array([*first, False])[place]
         return chosen
 
-    def _is_first(self, name: bytes) -> bool:
-        digest = hashlib.blake2b(name, key=self.side.key.tobytes(), digest_size=8).digest()
-        return int.from_bytes(digest, "little") < int(self.side.share * 2**64)
-
     def to_bytes(self) -> bytes:
-        """Serialise the loader for another process."""
         payload = {
             "whole": np.frombuffer(self.whole.to_bytes(), dtype=np.uint8),
             "key": self.side.key,
@@ -301,7 +287,6 @@ class SplitLoader:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> SplitLoader:
-        """Read the bytes of `to_bytes`."""
         payload = codec.load(data, cls.magic)
         side = Side(payload["key"], payload["share"], payload["first"])
         return cls(read_loader(payload["whole"].tobytes()), side)
@@ -313,8 +298,6 @@ class Coded:
 
     Attributes
     ----------
-    blocks : tuple of Rows
-        The rows.
     units : pyarrow.Array or None
         The names of the units of these rows, if rows name units.
     n_read : int
@@ -337,15 +320,8 @@ class Load:
 def load_rows(loads: Sequence[Load], n_threads: int = 1, rows: int | None = None) -> list[Coded]:
     """Code the rows of each load, in order, without the units of earlier loads.
 
-    Parameters
-    ----------
-    loads : sequence of Load
-        The loads; a stream has one for each batch.
-    n_threads : int
-        The number of threads that read and code.
-    rows : int, optional
-        Rows of a block, at most `grid.BLOCK_ROWS`; by default few enough that every thread has
-        some.
+    A block has `rows` rows, at most `grid.BLOCK_ROWS`; by default few enough that every thread has
+    some. A stream has a load for each batch.
     """
     done: list[Coded] = []
     with closing(ThreadPool(n_threads)) as pool:
@@ -371,7 +347,7 @@ def _load(load: Load, known: list[pa.Array], pool: ThreadPool, rows: int | None)
 def check_schema(loader: Loader, table: Table) -> str:
     """Raise SchemaError unless a table's column types fit its domain; no row is read.
 
-    Returns the type of the unit column (see `unit_names.unit_kind`); "any" without one, and for a
+    Returns the type of the unit column (see `unit_kind`); "any" without one, and for a
     text file, whose values are all strings.
     """
     batch = next(table.batches(loader.columns, 1))
@@ -410,31 +386,3 @@ def code_piece(loader: Loader, piece: Piece) -> Iterator[CodedBatch]:
             units = None if loader.unit is None else loader.name_units(batch)
         yield CodedBatch(first, rows, units)
         first += length  # not len(rows): a loader may leave some out
-
-
-def number_units(parts: Sequence[pa.Array | None]) -> tuple[np.ndarray, pa.Array]:
-    """Return the unit of each row as an index into the names, −1 for none, and the names."""
-    empty = pa.array([], pa.large_binary())
-    column = pa.chunked_array([empty, *parts], pa.large_binary())
-    coded = column.combine_chunks().dictionary_encode()
-    numbers = pc.fill_null(coded.indices.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
-    return numbers, coded.dictionary
-
-
-def without(unit: np.ndarray, names: pa.Array, known: Sequence[pa.Array]) -> np.ndarray:
-    """Return the unit of each row, −1 for units that are known already."""
-    for others in known:
-        came = pc.is_in(names, value_set=others).to_numpy(zero_copy_only=False)
-        unit = np.where((unit >= 0) & np.append(came, False)[unit], -1, unit)
-    return unit
-
-
-def bound_units(
-    blocks: Sequence[Rows], unit: np.ndarray, names: pa.Array, rule: UnitRule
-) -> list[Rows]:
-    """Keep at most `rule.max_rows` rows of each unit (see `bounding.kept_rows`)."""
-    keep = kept_rows(blocks, unit, names, rule.max_rows, rule.key)
-    ends = np.cumsum([len(block) for block in blocks])
-    return [
-        block.take(keep[end - len(block) : end]) for block, end in zip(blocks, ends, strict=True)
-    ]

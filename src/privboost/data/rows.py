@@ -1,6 +1,6 @@
 """Blocks of coded rows: codes, which a model reads, and labels and weights for training.
 
-Memory layout of coded columns: public, the same for every block of a table.
+The memory layout of coded columns is public, and the same for every block of a table.
 """
 
 from __future__ import annotations
@@ -57,15 +57,7 @@ class Layout(DeclaredState):
 
 
 def columns_of(layout: Layout, cell_of: Mapping[int, np.ndarray]) -> tuple[Columns, Columns]:
-    """Return the narrow and the wide columns of some features, with the cells of their codes.
-
-    Parameters
-    ----------
-    layout : Layout
-        The positions of columns.
-    cell_of : mapping from feature to array
-        The cell of each code.
-    """
+    """Return the narrow and the wide columns of some features, with the cell of each code."""
     narrow = {layout.slots[f]: cells for f, cells in cell_of.items() if not layout.wide[f]}
     wide = {
         layout.slots[f] - layout.n_narrow: cells for f, cells in cell_of.items() if layout.wide[f]
@@ -198,17 +190,8 @@ class Rows:
 def initial_states(start: np.ndarray, span: tuple[int, int] = FULL_RANGE) -> np.ndarray:
     """Return the states before boosting: minus the labels, scaled to a clipping range.
 
-    Parameters
-    ----------
-    start : int32 array
-        Minus the labels, in `grid.LABEL_STEPS`.
-    span : (int, int)
-        The clipping range: the labels that become −1 and 1, an even number of steps apart.
-
-    Returns
-    -------
-    int32 array
-        In `grid.SCORE_STEPS`, rounded toward the middle of the range.
+    `start` and `span` (the labels that become −1 and 1, an even number of steps apart) are in
+    `grid.LABEL_STEPS`; states are in `grid.SCORE_STEPS`, rounded toward the middle of the range.
     """
     middle, half = (span[0] + span[1]) // 2, (span[1] - span[0]) // 2
     below = np.clip(start.astype(np.int64) + middle, -half, half)

@@ -1,162 +1,29 @@
-"""JSON payload of a domain: read part by part, with all open and wrong places, and written.
+"""What a table's schema says about a domain: skeletons of domains, and comparison with one.
 
-Skeletons of domains, from a table's schema alone: names and types of columns.
-
-Parts of a schema that describe the rows are not used: categories of pandas, values of an
-enumeration or a dictionary, statistics and metadata of Parquet files.
-
-Comparison of a domain with a table: by its schema, and, for public rows, by its values.
+Names and types of columns are public. Parts of a schema that describe the rows are not used:
+categories of pandas, values of an enumeration or a dictionary, statistics and metadata of Parquet
+files. Values are compared for public rows only.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
-from privboost._core.checks import Hole, check_mapping, check_text, first_duplicate, read_names
-from privboost._core.errors import DomainError, SchemaError
+from privboost._core.checks import check_text
+from privboost._core.errors import SchemaError
 from privboost._core.grid import BLOCK_ROWS
-from privboost._core.unit import Unit
-from privboost.data.features import (
-    FEATURE_KINDS,
-    OPEN_KIND,
-    Feature,
-    Target,
-    read_feature,
-    read_target,
-)
+from privboost.data.domain_json import VERSION, Parts, domain_json
+from privboost.data.features import FEATURE_KINDS, OPEN_KIND, Feature
 from privboost.data.files import check_header
-from privboost.data.table import Batch, Column, Table
-from privboost.data.units import read_unit_names
+from privboost.data.table import Column, Table
+from privboost.data.targets import Target
+from privboost.data.unit_names import read_unit_names
 from privboost.data.values import column_kind
-from privboost.reports.report import PrivacyReport
-
-VERSION = 1
-
-
-@dataclass
-class Parts:
-    """The parts of a domain's JSON payload that can be read.
-
-    Attributes
-    ----------
-    columns : tuple of str
-        The named columns: features, the target, the unit.
-    features : tuple of features
-        The features that can be read.
-    target, unit, privacy
-        The other parts, or None.
-    holes : list of Hole
-        Places to be filled in.
-    wrong : list of str
-        One message for each wrong place.
-    """
-
-    columns: tuple[str, ...] = ()
-    features: tuple[Feature, ...] = ()
-    target: Target | None = None
-    unit: Unit | None = None
-    privacy: PrivacyReport | None = None
-    holes: list[Hole] = field(default_factory=list)
-    wrong: list[str] = field(default_factory=list)
-
-    def take(self, read: Callable[..., Any], *form: Any) -> Any:
-        """Read a part, or record why it cannot be read."""
-        try:
-            return read(*form)
-        except Hole as hole:
-            self.holes.append(hole)
-        except DomainError as error:
-            self.wrong.append(str(error))
-        return None
-
-
-def read_parts(form: Mapping[str, Any]) -> Parts:
-    """Read a domain's JSON payload, and record all places that are open or wrong."""
-    allowed = {"unit", "privacy", "leave_out"}
-    form = check_mapping(form, "domain", {"version", "features", "target"}, allowed)
-    if form["version"] != VERSION:
-        raise DomainError(f"version: {form['version']!r} is not {VERSION}")
-    if not isinstance(form["features"], Mapping):
-        raise DomainError("features: a mapping from column name to feature is needed")
-    parts = Parts()
-    read = [parts.take(read_feature, *entry) for entry in form["features"].items()]
-    parts.features = tuple(feature for feature in read if feature is not None)
-    left_out = parts.take(read_names, form.get("leave_out", ()), "leave_out")
-    parts.target = parts.take(read_target, form["target"])
-    if form.get("unit") is not None:
-        parts.unit = parts.take(Unit.from_dict, form["unit"])
-    if form.get("privacy") is not None:
-        parts.privacy = parts.take(read_privacy, form["privacy"])
-    target, unit = _string_at(form["target"], "name"), _string_at(form.get("unit"), "column")
-    features = [name for name in form["features"] if isinstance(name, str)]
-    parts.wrong += faults(features, target, unit)
-    parts.wrong += _kept(left_out or (), features, target, unit)
-    parts.columns = tuple(dict.fromkeys(n for n in (*features, target, unit) if n is not None))
-    return parts
-
-
-def faults(features: Sequence[str], target: str | None, unit: str | None) -> Iterator[str]:
-    """Yield what is wrong with the columns: no features, or a column with two roles."""
-    if not features:
-        yield "features: at least one feature is needed"
-    twice = first_duplicate(features)
-    if twice is not None:
-        yield f"features.{twice}: declared twice"
-    if target is not None and target in features:
-        yield f"target.name: {target!r} is a feature too"
-    if unit is not None and unit in (*features, target):
-        yield f"unit.column: {unit!r} is a feature or the target too"
-
-
-def _kept(
-    left_out: Sequence[str], features: Sequence[str], target: str | None, unit: str | None
-) -> Iterator[str]:
-    """Yield what is wrong with columns that are left out: a role as well."""
-    roles = dict.fromkeys(features, "a feature") | {target: "the target", unit: "the unit"}
-    for name in left_out:
-        if name in roles:
-            yield f"leave_out: {name!r} is {roles[name]} too"
-
-
-def _string_at(form: Any, key: str) -> str | None:
-    """Return a string in a part of the payload, or None."""
-    own = form.get(key) if isinstance(form, Mapping) else None
-    return own if isinstance(own, str) else None
-
-
-def read_privacy(form: Any) -> PrivacyReport:
-    """Read the privacy report of an inferred domain."""
-    try:
-        return PrivacyReport.from_dict(form)
-    except ValueError as error:  # a message of our own
-        raise DomainError(
-            f"privacy: not the report of a learned domain, or altered ({error})"
-        ) from None
-    except (TypeError, KeyError, AttributeError):
-        raise DomainError("privacy: not the report of a learned domain, or altered") from None
-
-
-def domain_json(form: Mapping[str, Any]) -> str:
-    """Return a domain's payload as JSON text, one feature a line."""
-    lines = ",\n".join(
-        f"    {_json_line(name)}: {_json_line(entry)}" for name, entry in form["features"].items()
-    )
-    rest = "".join(
-        f',\n  "{key}": {_json_line(form[key])}'
-        for key in ("target", "unit", "leave_out", "privacy")
-        if key in form
-    )
-    return f'{{\n  "version": {VERSION},\n  "features": {{\n{lines}\n  }}{rest}\n}}\n'
-
-
-def _json_line(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
 
 _OPEN = (
     {"kind": OPEN_KIND}
@@ -212,23 +79,7 @@ def make_skeleton(
     header: bool = False,
     unit: str | None = None,
 ) -> Skeleton:
-    """Return the skeleton of a domain for a table.
-
-    Parameters
-    ----------
-    table : Table
-        The table. No row is read.
-    target : str
-        The column to predict.
-    leave_out : sequence of str
-        Columns that are no features.
-    task : {"classes", "number"}, optional
-        What the target is; by default its type decides, or both are left open.
-    header : bool
-        Whether the first line of a text file is known to name its columns.
-    unit : str, optional
-        The column that identifies protected units, which is no feature.
-    """
+    """Return the skeleton of a domain for a table; no row is read. See `Domain.skeleton`."""
     if table.is_text:
         if not header:
             raise SchemaError(
@@ -249,8 +100,12 @@ def make_skeleton(
     for name in (*features, target):
         check_text(name, "a column's name")
     form: dict[str, Any] = {
-        "version": 1,
-        "features": {name: _feature(kinds[name]) for name in features if kinds[name]},
+        "version": VERSION,
+        "features": {
+            name: dict(_OPEN) if kinds[name] == "any" else _BY_TYPE[kinds[name]].skeleton()
+            for name in features
+            if kinds[name]
+        },
         "target": {"name": target} | _target(kinds[target], task),
     }
     if unit is not None:
@@ -279,10 +134,6 @@ def _kind(column: Column, name: str, text_file: bool) -> str:
     except SchemaError:
         return ""
     return "any" if found == "object" else found
-
-
-def _feature(column_type: str) -> dict[str, Any]:
-    return dict(_OPEN) if column_type == "any" else _BY_TYPE[column_type].skeleton()
 
 
 def _target(kind: str, task: str | None) -> dict[str, Any]:
@@ -320,10 +171,6 @@ class OutsideCounts:
     above: int = 0
     other: int = 0
 
-    def with_more(self, **counts: int) -> OutsideCounts:
-        """Return the counts with those of further values added."""
-        return replace(self, **{key: getattr(self, key) + n for key, n in counts.items()})
-
 
 @dataclass(frozen=True)
 class Comparison:
@@ -337,7 +184,7 @@ class Comparison:
         One message for each column whose type contradicts the domain.
     more : tuple of str
         Columns that the domain does not name; they are not read.
-    strays : tuple of Strays
+    strays : tuple of OutsideCounts
         For public rows: counts of values outside the domain, column by column.
     empty : tuple of str
         For public rows: columns that are missing in more than 99 % of them. Ordinals and classes
@@ -361,43 +208,38 @@ def compare(parts: Parts, table: Table) -> Comparison:
     named = parts.columns
     there = [name for name in named if name in table.columns]
     batch = next(table.batches(there, 1), {}) if there else {}
+    readers: list[tuple[str, Callable[[Column], Any]]] = [(f.name, f.read) for f in parts.features]
+    if parts.target is not None:
+        readers.append((parts.target.name, parts.target.code))
+    if parts.unit is not None:
+        unit = parts.unit.column
+        readers.append((unit, lambda column: read_unit_names(column, unit)))
+    unfit = []
+    for name, read in readers:
+        try:
+            if name in batch:
+                read(batch[name])
+        except SchemaError as error:
+            unfit.append(str(error))
     absent = tuple(name for name in named if name not in table.columns)
     more = tuple(name for name in table.columns if name not in named)
-    return Comparison(absent, tuple(_type_errors(parts, batch)), more)
+    return Comparison(absent, tuple(unfit), more)
 
 
 def with_outside_counts(found: Comparison, parts: Parts, table: Table) -> Comparison:
     """Return a comparison with exact counts of public rows, and the columns that are empty."""
     assert parts.target is not None
     declared: tuple[Feature | Target, ...] = (*parts.features, parts.target)
-    strays = {part.name: OutsideCounts(part.name) for part in declared}
-    for batch in table.batches(tuple(strays), BLOCK_ROWS):
+    counts: dict[str, Counter[str]] = {part.name: Counter() for part in declared}
+    for batch in table.batches(tuple(counts), BLOCK_ROWS):
         for part in declared:
             column = batch[part.name]
-            counts = part.count_outside(column)
-            strays[part.name] = strays[part.name].with_more(rows=len(column), **counts)
+            counts[part.name].update({"rows": len(column)} | part.count_outside(column))
+    strays = [OutsideCounts(name, **own) for name, own in counts.items()]
     with_other = {part.name for part in parts.features if not part.ordered}
     empty = tuple(
         own.name
-        for own in strays.values()
+        for own in strays
         if own.missing + (0 if own.name in with_other else own.other) > _MOST_MISSING * own.rows
     )
-    return replace(found, strays=tuple(strays.values()), empty=empty)
-
-
-def _type_errors(parts: Parts, batch: Batch) -> Iterator[str]:
-    target, unit = parts.target, parts.unit
-    for feature in parts.features:
-        if feature.name in batch:
-            yield from _error(feature.read, batch[feature.name])
-    if target is not None and target.name in batch:
-        yield from _error(target.code, batch[target.name])
-    if unit is not None and unit.column in batch:
-        yield from _error(read_unit_names, batch[unit.column], unit.column)
-
-
-def _error(read: Callable[..., Any], *arguments: Any) -> Iterator[str]:
-    try:
-        read(*arguments)
-    except SchemaError as error:
-        yield str(error)
+    return replace(found, strays=tuple(strays), empty=empty)

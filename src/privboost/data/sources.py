@@ -1,4 +1,4 @@
-"""Opening of tables of any kind, as batches of columns.
+"""Opening of tables of any kind, and of labels and weights that are passed apart from their table.
 
 Only a table's schema can raise here. No value can raise or change how another is read: a column's
 type is the one that its table declares, and a column without a type (Python objects, lists) stays a
@@ -10,7 +10,8 @@ row is at stake, such rows are refused.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,18 +24,22 @@ import pyarrow.dataset
 from privboost._core.checks import did_you_mean
 from privboost._core.errors import SchemaError
 from privboost.data.files import are_files, open_file, open_files
-from privboost.data.frames import (
+from privboost.data.lazy_tables import DatasetTable, LazyTable, StreamedTable
+from privboost.data.table import (
     ArrayTable,
-    DatasetTable,
+    Batch,
     FrameTable,
-    LazyTable,
+    Piece,
+    RemoteTable,
     SparseTable,
-    column_of,
+    Table,
+    Vector,
     objects,
-    plain_column,
+    open_series,
+    raise_remote_rows,
+    slice_vector,
 )
-from privboost.data.table import Column
-from privboost.data.table import Table as Table
+from privboost.data.values import holds_text, read_numbers
 
 
 def open_table(data: Any, names: Sequence[str], every_line: bool = False) -> Table:
@@ -55,7 +60,7 @@ def open_table(data: Any, names: Sequence[str], every_line: bool = False) -> Tab
         return data
     if isinstance(data, str | Path):
         return open_file(data, every_line=every_line)
-    if are_files(data):
+    if isinstance(data, list | tuple) and are_files(data):
         return open_files(data, every_line=every_line)
     if isinstance(data, pa.dataset.Dataset):
         return DatasetTable(data)
@@ -77,13 +82,7 @@ def open_table(data: Any, names: Sequence[str], every_line: bool = False) -> Tab
 
 
 def count_rows(data: Any) -> int:
-    """Return the number of rows of any table; only for use if it is public.
-
-    Parameters
-    ----------
-    data : as for `open_table`
-        The table.
-    """
+    """Return the number of rows of any table; only for use if it is public."""
     if _is_sparse(data):
         return int(data.shape[0])
     if not isinstance(data, str) and not are_files(data):
@@ -94,14 +93,16 @@ def count_rows(data: Any) -> int:
     return open_table(data, ()).count_rows()
 
 
-def open_vector(data: Any, name: str) -> Any:
+def open_vector(data: Any, name: str) -> Vector:
     """Open one column (labels, weights) that is passed apart from its table.
 
     A two-dimensional array of one column is accepted (see `is_column_vector`).
     """
     series = nw.from_native(data, series_only=True, pass_through=True)
-    if isinstance(series, nw.Series) or isinstance(data, pa.Array | pa.ChunkedArray):
-        return series
+    if isinstance(series, nw.Series):
+        return open_series(series)
+    if isinstance(data, pa.Array | pa.ChunkedArray):
+        return data
     if not hasattr(data, "__iter__") and not hasattr(data, "__array__"):
         raise SchemaError(f"{name} must be a column: a series, an array, a list, or a name as text")
     array = _array(data) if hasattr(data, "__array__") else objects(list(data))
@@ -116,14 +117,6 @@ def is_column_vector(data: Any) -> bool:
     """Whether labels or weights have an unnecessary second dimension."""
     shape: tuple[int, ...] = getattr(data, "shape", ())
     return len(shape) == 2 and shape[1] == 1
-
-
-def slice_vector(vector: Any, start: int, stop: int) -> Column:
-    """Return some rows of a column that `open_vector` returned."""
-    part = vector[start:stop]
-    if isinstance(part, nw.Series):
-        return column_of(part)
-    return part if isinstance(part, pa.Array | pa.ChunkedArray) else plain_column(part)
 
 
 def _is_sparse(data: Any) -> bool:
@@ -156,6 +149,15 @@ def _values(rows: Sequence[Any], names: Sequence[str]) -> np.ndarray:
     return values
 
 
+def _row(row: Any, names: Sequence[str]) -> list[Any]:
+    try:
+        if isinstance(row, Mapping):
+            return [row.get(name) for name in names]
+        return [] if isinstance(row, str | bytes) else list(islice(iter(row), len(names)))
+    except Exception:  # whatever a row may be, it must not raise
+        return []
+
+
 def _check_rows(rows: Sequence[Any], names: Sequence[str]) -> None:
     """Raise SchemaError unless all elements of a list are rows with a value for each name."""
     for row in rows:
@@ -176,22 +178,11 @@ def _check_rows(rows: Sequence[Any], names: Sequence[str]) -> None:
 
 def _width(row: Any) -> int | None:
     """Return the number of values of a row; None if it is no row."""
-    if isinstance(row, str | bytes):
-        return None
     try:
         iter(row)
-        return len(row)
+        return None if isinstance(row, str | bytes) else len(row)
     except TypeError:
         return None
-
-
-def _row(row: Any, names: Sequence[str]) -> list[Any]:
-    try:
-        if isinstance(row, Mapping):
-            return [row.get(name) for name in names]
-        return [] if isinstance(row, str | bytes) else list(islice(iter(row), len(names)))
-    except Exception:  # whatever a row may be, it must not raise
-        return []
 
 
 def check_columns_present(table: Table, names: Sequence[str]) -> None:
@@ -216,3 +207,72 @@ def check_columns_present(table: Table, names: Sequence[str]) -> None:
     hint = did_you_mean(absent[0], list(map(str, table.columns)))
     hint = f" ({hint})" if hint and len(absent) == 1 else ""
     raise SchemaError(f"the table has no column {listed}{hint}; it has {has or 'no columns'}")
+
+
+class TableWithColumns(Table):
+    """A table with attached columns: vectors as long as the table, by name."""
+
+    def __init__(self, table: Table, apart: Mapping[str, Vector]) -> None:
+        self._table, self._apart = table, apart
+        self.columns = tuple(dict.fromkeys([*table.columns, *apart]))
+
+    def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
+        return self._joined(0, self._table.batches(self._own(names), rows))
+
+    def pieces(self, names: Sequence[str], rows: int) -> Iterator[Piece]:
+        for piece in self._table.pieces(self._own(names), rows):
+            yield Piece(piece.first, piece.rows, partial(self._read, piece))
+
+    def count_rows(self) -> int:
+        return self._table.count_rows()
+
+    def _own(self, names: Sequence[str]) -> list[str]:
+        return [name for name in names if name not in self._apart]
+
+    def _read(self, piece: Piece) -> Iterator[Batch]:
+        return self._joined(piece.first, piece.batches())
+
+    def _joined(self, first: int, batches: Iterable[Batch]) -> Iterator[Batch]:
+        for batch in batches:
+            last = first + len(next(iter(batch.values())))
+            apart = {name: slice_vector(own, first, last) for name, own in self._apart.items()}
+            yield {**batch, **apart}
+            first = last
+
+
+def attach_columns(
+    table: Table, apart: Mapping[str, Any], named: Mapping[str, str]
+) -> TableWithColumns:
+    """Attach columns, by parameter name, to a table; `named` has the name of each in batches.
+
+    The table needs a fixed number and order of rows: no text file, which may have malformed lines,
+    and no lazy frame.
+    """
+    vectors = {}
+    for name, values in apart.items():
+        if table.is_text:
+            raise SchemaError(f"{name} of a CSV file must be one of its columns")
+        if isinstance(table, RemoteTable):
+            raise_remote_rows()
+        if isinstance(table, StreamedTable):
+            raise SchemaError(
+                f"{name} of a lazy frame or dataset must be one of its columns: its rows may come "
+                "in another order each time"
+            )
+        vectors[named[name]] = vector = open_vector(values, name)
+        if len(vector) != table.count_rows():
+            raise SchemaError(f"X and {name} have different numbers of rows")
+    return TableWithColumns(table, vectors)
+
+
+def check_weight_column(table: Table, name: str) -> None:
+    """Raise SchemaError if the column of weights has no numeric type.
+
+    In text files and columns of Python objects, which have no type, a value that is no number has
+    weight 0.
+    """
+    names = list(dict.fromkeys([table.columns[0], name]))
+    column = next(table.batches(names, 1))[name]
+    read_numbers(column, "sample_weight")
+    if not table.is_text and holds_text(column):
+        raise SchemaError("column 'sample_weight' holds text, but weights are numbers")

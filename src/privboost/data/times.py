@@ -20,8 +20,8 @@ from privboost._core.errors import SchemaError
 from privboost.data.table import Column
 from privboost.data.values import (
     as_arrow,
-    as_bytes,
     by_distinct_value,
+    bytes_like,
     is_missing,
     is_text,
     number_or_nan,
@@ -66,21 +66,9 @@ _NEAR = 2**33
 
 
 def read_dates(column: Column, name: str, step: int) -> np.ndarray:
-    """Return a column of dates or times as integers of steps since 1970, in float64.
+    """Return a column of dates or times as whole steps (`SECOND` or `DAY`) since 1970, in float64.
 
-    Parameters
-    ----------
-    column : Column
-        Dates, times, or strings like 2024-01-05 or 2024-01-05T12:30:00+01:00.
-    name : str
-        The column's name, for errors.
-    step : int
-        The step in nanoseconds: `SECOND` or `DAY`. Fractions are cut off.
-
-    Returns
-    -------
-    float64 array
-        NaN for missing values, and for values that are no dates.
+    Fractions of a step are cut off. NaN for missing values, and for values that are no dates.
     """
     if isinstance(column, np.ndarray):
         if column.dtype.kind in "MO":
@@ -91,9 +79,7 @@ def read_dates(column: Column, name: str, step: int) -> np.ndarray:
     if pa.types.is_dictionary(kind):
         return by_distinct_value(column, lambda distinct: read_dates(distinct, name, step))
     if is_text(kind):
-        return by_distinct_value(
-            column, lambda distinct: _each(as_bytes(distinct), lambda value: _steps_of(value, step))
-        )
+        return _each_text(column, lambda value: _steps_of(value, step))
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         counts, missing = _counts(column)
         own = STEPS[getattr(kind, "unit", "D" if kind.bit_width == 32 else "ms")]
@@ -119,7 +105,7 @@ def read_durations(column: Column, name: str) -> np.ndarray:
     if pa.types.is_dictionary(kind):
         return by_distinct_value(column, lambda distinct: read_durations(distinct, name))
     if is_text(kind):
-        return by_distinct_value(column, lambda distinct: _each(as_bytes(distinct), _seconds_of))
+        return _each_text(column, _seconds_of)
     if pa.types.is_duration(kind):
         counts, missing = _counts(column)
         own = STEPS[kind.unit]
@@ -285,6 +271,12 @@ def _seconds_of(value: Any) -> float:
         return math.nan if isinstance(value, np.timedelta64) else number_or_nan(value)
     whole = count // SECOND
     return count // _MICROSECOND / 1e6 if abs(whole) < _NEAR else float(whole)
+
+
+def _each_text(column: pa.Array, read: Callable[[Any], float]) -> np.ndarray:
+    """Convert each distinct string once, as bytes: they need not be valid UTF-8."""
+    kind = bytes_like(column.type)
+    return by_distinct_value(column, lambda own: _each(own.cast(kind).to_pylist(), read))
 
 
 def _each(values: Any, read: Callable[[Any], float]) -> np.ndarray:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,10 @@ import pyarrow.compute as pc
 
 from privboost._core.addresses import NUMBERS
 from privboost._core.errors import SchemaError
-from privboost.data.feature_base import Label
 from privboost.data.table import Column
 
+Label = str | int | float | bool
+"""A category or a class."""
 MISSING = -2
 OTHER = -1
 
@@ -50,7 +51,7 @@ def read_numbers(column: Column, name: str) -> np.ndarray:
             return _floats(column.cast(pa.float64()))
         except pa.ArrowInvalid:
             # Some value is no number. Both ways read each readable value alike.
-            return _parse(column.cast(_bytes_like(kind)).to_pylist())
+            return _parse(column.cast(bytes_like(kind)).to_pylist())
     if _is_scalar(kind):
         return _floats(column)
     raise SchemaError(f"column {name!r} holds {kind}, but the domain says numbers")
@@ -60,15 +61,12 @@ def plain_numbers(column: Column) -> np.ndarray | None:
     """Return a view of a column of plain numbers; None for any other column."""
     if isinstance(column, pa.ChunkedArray) and column.num_chunks == 1:
         column = column.chunk(0)
-    if isinstance(column, pa.Array) and not column.null_count and _is_plain(column.type):
-        column = column.to_numpy(zero_copy_only=True)
+    if isinstance(column, pa.Array) and not column.null_count:
+        plain = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+        column = column.to_numpy(zero_copy_only=True) if plain else column
     if type(column) is not np.ndarray or column.ndim != 1 or column.dtype.str[1:] not in NUMBERS:
         return None
     return column if column.dtype.isnative and column.flags.aligned else None
-
-
-def _is_plain(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
 _RECODED = (
@@ -82,17 +80,8 @@ def code_labels(
 ) -> np.ndarray:
     """Return the position of each value among the labels; −1 for other values, −2 for missing ones.
 
-    Parameters
-    ----------
-    column : Column
-        The values.
-    labels : sequence
-        All strings, or all numbers.
-    name : str
-        The column's name, for errors.
-    sparse : bool
-        Whether a column of floats is accepted although all labels are strings: in pandas a column
-        without any value has that type.
+    With `sparse`, a column of floats is accepted although all labels are strings: in pandas a
+    column without any value has that type.
     """
     places = _places_among(tuple(labels), sparse)
     if isinstance(column, np.ndarray) and column.dtype.kind == "O":
@@ -111,25 +100,10 @@ def code_labels(
             + ("" if sparse else _RECODED)
         )
     column = _coded(column)
-    distinct = column.dictionary.cast(_bytes_like(kind)) if is_text(kind) else column.dictionary
+    distinct = column.dictionary.cast(bytes_like(kind)) if is_text(kind) else column.dictionary
     found = np.array([*map(places.find, distinct.to_pylist()), MISSING], dtype=np.int32)
     places_of_rows: np.ndarray = found[_places_of(column)]
     return places_of_rows
-
-
-def read_booleans(column: Column, name: str) -> np.ndarray:
-    """Return a column of booleans as 0 and 1, in float64; NaN for anything else.
-
-    The strings "true" and "false" count in any case, and so do numbers that are 0 or 1.
-    """
-    numbers = read_numbers(column, name)
-    return np.where((numbers == 0) | (numbers == 1), numbers, math.nan)
-
-
-def read_ordinals(column: Column, labels: Sequence[Label], name: str) -> np.ndarray:
-    """Return the position of each value among ordered labels, in float64; NaN if it is none."""
-    places = code_labels(column, labels, name)
-    return np.where(places < 0, math.nan, places.astype(np.float64))
 
 
 def count_unlisted(column: Column, labels: Sequence[Label], name: str) -> dict[str, int]:
@@ -146,12 +120,6 @@ def by_distinct_value(column: pa.Array, read: Callable[[pa.Array], np.ndarray]) 
     return own
 
 
-def as_bytes(column: pa.Array) -> list[bytes | None]:
-    """Return strings as bytes: they need not be valid UTF-8."""
-    found: list[bytes | None] = column.cast(_bytes_like(column.type)).to_pylist()
-    return found
-
-
 def read_texts(column: Column, name: str) -> pa.Array:
     """Return each value as the string that labels are compared with, as bytes; null if missing.
 
@@ -164,7 +132,7 @@ def read_texts(column: Column, name: str) -> pa.Array:
         column = pa.array(_native(column))
     column = _coded(as_arrow(column))
     kind = column.type.value_type
-    distinct = column.dictionary.cast(_bytes_like(kind)) if is_text(kind) else column.dictionary
+    distinct = column.dictionary.cast(bytes_like(kind)) if is_text(kind) else column.dictionary
     texts = map(_text_or_none, distinct.to_pylist())
     return pa.array(texts, pa.large_binary()).take(column.indices.cast(pa.int64()))
 
@@ -207,17 +175,6 @@ _ALIKE = {str, int, float, type(None)}
 """Types whose equal values have the same position; values of other types may not compare."""
 
 
-class _Found(dict[Any, int]):
-    """Cache of positions by value."""
-
-    def __init__(self, find: Callable[[Any], int]) -> None:
-        self._find = find
-
-    def __missing__(self, value: Any) -> int:
-        place = self[value] = self._find(value)
-        return place
-
-
 class _Places:
     """Positions of values among labels: by their string, else by value where both are numbers.
 
@@ -256,7 +213,7 @@ class _Places:
         """Return the positions of Python objects; each distinct one is looked up once."""
         find: Callable[[Any], int] = self.find
         if set(map(type, values)) <= _ALIKE:
-            find = _Found(self.find).__getitem__
+            find = cache(self.find)
         return np.fromiter(map(find, values), dtype=np.int32, count=len(values))
 
     def find(self, value: Any) -> int:
@@ -422,7 +379,7 @@ def _is_scalar(kind: pa.DataType) -> bool:
     return any(is_such(kind) for is_such in _SCALARS)
 
 
-def _bytes_like(kind: pa.DataType) -> pa.DataType:
+def bytes_like(kind: pa.DataType) -> pa.DataType:
     """Return the binary type for a string type: strings need not be valid UTF-8."""
     large = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
     return pa.large_binary() if large else pa.binary()

@@ -1,4 +1,4 @@
-"""The Dask backend: a shard in one actor on each worker, and frames as tables.
+"""The Dask backend: one actor on each worker holds a shard; frames are tables.
 
 The driver holds no row. It notices lost workers, loads their rows again, and replays the updates.
 """
@@ -19,17 +19,16 @@ import narwhals.stable.v1 as nw
 import numpy as np
 from distributed import Client, Future, KilledWorker, default_client
 
+from privboost import __version__
 from privboost._core.errors import ClusterError, SchemaError
-from privboost.data.frames import FrameTable
 from privboost.data.loading import Load, Loader
-from privboost.data.table import Batch, RemoteTable
+from privboost.data.table import Batch, FrameTable, RemoteTable
 from privboost.distributed.dask_worker import (
     Failure,
     LoadSpec,
     WorkerActor,
     code_part,
     count_part,
-    own_version,
     pick_bucket,
     predict_part,
 )
@@ -61,13 +60,7 @@ class LostError(Exception):
 
 
 class DaskCluster:
-    """The workers of a client.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        The client.
-    """
+    """The workers of a client, and calls of them that survive lost workers."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -116,10 +109,10 @@ class DaskCluster:
         # A closure is pickled by value, so it also runs on workers without privboost.
         def worker_version() -> str:
             try:
-                from privboost import __version__
+                import privboost
             except Exception:
                 return ""
-            return __version__
+            return privboost.__version__
 
         found = self.client.run(worker_version, workers=list(self.threads()), on_error="return")
         for version in found.values():
@@ -127,8 +120,8 @@ class DaskCluster:
                 continue  # the worker is gone by now
             if not version:
                 raise ClusterError(NO_PRIVBOOST)
-            if version != own_version():
-                raise ClusterError(other_version(version, own_version()))
+            if version != __version__:
+                raise ClusterError(other_version(version, __version__))
 
     def call(self, actor: Any, method: str, *arguments: Any) -> Any:
         """Call an actor without waiting; return None if Dask knows that it is lost."""
@@ -136,13 +129,7 @@ class DaskCluster:
         return None if isinstance(call, Exception) else call
 
     def result(self, call: Any, future: Future, worker: str) -> Any:
-        """Wait for the result of a call of an actor.
-
-        Raises
-        ------
-        LostError
-            If its worker is lost.
-        """
+        """Return the result of an actor's call; raise `LostError` if its worker is lost."""
         while call is not None:
             result = _try(lambda: call.result(timeout=_PATIENCE))
             if not isinstance(result, Exception):
@@ -153,23 +140,10 @@ class DaskCluster:
         raise LostError
 
     def wait(self, future: Future, columns: Sequence[str], worker: str | None = None) -> Any:
-        """Wait for a task that reads columns of a frame.
+        """Return the result of a task that reads columns of a frame: an error may name them.
 
-        Parameters
-        ----------
-        future : Future
-            The task.
-        columns : sequence of str
-            The columns: an error may name them.
-        worker : str, optional
-            The address of the only worker that may run it.
-
-        Raises
-        ------
-        LostError
-            If that worker is lost, or a dependency with another one.
-        ClusterError
-            If no live worker may compute a dependency.
+        Raises `LostError` if the only worker that may run it is lost, or a dependency with another
+        one, and `ClusterError` if no live worker may compute a dependency.
         """
         looked, stranded = time.monotonic(), False
         while True:
@@ -246,85 +220,43 @@ def _unreadable(error: Exception, columns: Sequence[str]) -> Exception:
     )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class FrameLoad:
-    """A frame, and how workers load it."""
-
-    source: DaskTable
-    loader: Loader
-    spec: LoadSpec
-
-    @classmethod
-    def of(cls, source: DaskTable, loader: Loader, threads: int) -> FrameLoad:
-        """Return the load of a frame with a loader."""
-        declared = source.declared(loader.columns)
-        return cls(source, loader, LoadSpec(loader.to_bytes(), declared, own_version(), threads))
-
-    def tasks(self) -> list[Any]:
-        """Return the task that codes each partition, lazily."""
-        code, lengths = dask.delayed(code_part, pure=False), self.source.lengths
-        firsts = list(accumulate(lengths, initial=0))[:-1]
-        parts = self.source.parts(self.loader.columns)
-        if len(parts) != len(lengths):
-            raise ClusterError(CHANGED)
-        return [
-            code(part, self.spec, first, rows)
-            for part, first, rows in zip(parts, firsts, lengths, strict=True)
-        ]
-
-
 @dataclass(eq=False)
 class ActorHandle:
-    """One actor, and its state as the driver knows it.
+    """One actor as the driver knows it.
 
-    Attributes
-    ----------
-    number : int
-        The index of the actor: it holds every n-th partition from this one, or the units of this
-        bucket.
-    worker : str
-        The address of its worker.
-    future : Future or None
-        The reference that keeps the actor alive.
-    actor : actor or None
-        The actor; None before it is loaded, and after it is lost.
-    followed : int
-        The updates of the log that it has followed.
+    It holds every n-th partition from its number on, or the units of the bucket of that number.
     """
 
     number: int
     worker: str = ""
-    future: Future | None = None
-    actor: Any = None
-    followed: int = 0
+    future: Future | None = None  # keeps the actor alive
+    actor: Any = None  # None before it is loaded, and after it is lost
+    followed: int = 0  # updates of the log that it has followed
 
 
 class DaskBackend:
     """One actor on each worker. The driver holds no row, and a lost actor is loaded again.
 
     Updates are logged and sent with the next query, so a round is one message to each worker, and
-    an actor that was loaded again replays the whole log.
-
-    Parameters
-    ----------
-    cluster : DaskCluster
-        The workers.
-    loads : sequence of (DaskTable, Loader)
-        The frames and their loaders; the batches of a stream are several frames.
+    an actor that was loaded again replays the whole log. The batches of a stream are several
+    frames.
     """
 
     def __init__(self, cluster: DaskCluster, loads: Sequence[tuple[DaskTable, Loader]]) -> None:
-        self._cluster = cluster
+        self._cluster, self._loads = cluster, loads
         self._log: list[bytes] = []
-        self._handles: list[ActorHandle] = []
         cluster.check_versions()
         threads = cluster.threads()
-        self._loads = [FrameLoad.of(*load, max(threads.values())) for load in loads]
+        most = max(threads.values())
+        self._specs = [
+            LoadSpec(loader.to_bytes(), source.declared(loader.columns), __version__, most)
+            for source, loader in loads
+        ]
         self._by_unit = loads[0][1].unit is not None
         self._partitions = [
             (number, part)
-            for number, load in enumerate(self._loads)
-            for part in range(len(load.source.lengths))
+            for number, (source, _) in enumerate(loads)
+            for part in range(len(source.lengths))
         ]
         actors = len(threads) if self._by_unit else min(len(threads), len(self._partitions))
         self._handles = [ActorHandle(number) for number in range(actors)]
@@ -335,7 +267,6 @@ class DaskBackend:
             raise
 
     def sum(self, query: Query) -> np.ndarray:
-        """Return the exact int64 sums over all rows."""
         return add_sums(self._all("sum", query.to_bytes()))
 
     def apply(self, update: Update) -> None:
@@ -343,11 +274,9 @@ class DaskBackend:
         self._log.append(update.to_bytes())
 
     def tally(self) -> dict[bytes, int]:
-        """Return the count of rows of each text."""
         return add_tallies(self._all("tally"))
 
     def close(self) -> None:
-        """Release the rows."""
         for handle in self._handles:
             self._leave(handle)
         self._handles, self._log = [], []
@@ -374,7 +303,12 @@ class DaskBackend:
         self, handles: Sequence[ActorHandle], method: str, arguments: Sequence[bytes]
     ) -> dict[ActorHandle, Any]:
         """Call some actors concurrently; return the results of those that are not lost."""
-        calls = {handle: self._call(handle, method, arguments) for handle in handles}
+        calls = {
+            handle: self._cluster.call(
+                handle.actor, method, handle.followed, self._log[handle.followed :], *arguments
+            )
+            for handle in handles
+        }
         results = {}
         for handle, call in calls.items():
             try:
@@ -384,34 +318,39 @@ class DaskBackend:
                 self._leave(handle)
         return results
 
-    def _call(self, handle: ActorHandle, method: str, arguments: Sequence[bytes]) -> Any:
-        updates = self._log[handle.followed :]
-        return self._cluster.call(handle.actor, method, handle.followed, updates, *arguments)
-
     def _load(self, handles: Sequence[ActorHandle]) -> None:
         """Load the rows of some actors; the handles of those lost meanwhile stay empty."""
         if not handles:
             return
-        self._place(handles, list(self._cluster.threads()))
-        specs = [load.spec for load in self._loads]
-        coded = self._code(handles)
+        workers = list(self._cluster.threads())
+        actors_on = Counter(handle.worker for handle in self._handles if handle not in handles)
+        for handle in handles:  # on the worker with the fewest actors
+            handle.worker = min(workers, key=lambda worker: actors_on[worker])
+            actors_on[handle.worker] += 1
+        wanted = sorted({key for handle in handles for key in self._own(handle)})
+        tasks = [
+            source.coding_tasks(loader, spec)
+            for (source, loader), spec in zip(self._loads, self._specs, strict=True)
+        ]
+        futures = self._cluster.compute([tasks[number][part] for number, part in wanted])
+        coded = dict(zip(wanted, futures, strict=True))
         shares = {handle: self._share(coded, handle) for handle in handles}
         try:
             for handle, share in shares.items():
                 handle.future = self._cluster.client.submit(
-                    WorkerActor, specs, share, workers=[handle.worker], actor=True, pure=False
+                    WorkerActor, self._specs, share, workers=[handle.worker], actor=True, pure=False
                 )
             for handle in handles:
                 self._await(handle)
         except BaseException:
-            self._cluster.forget(list(coded.values()))
+            self._cluster.forget(futures)
             raise
-        for future in [*coded.values(), *chain(*chain(*shares.values()))]:
+        for future in [*futures, *chain(*chain(*shares.values()))]:
             future.release()  # actors hold the rows now
 
     def _await(self, handle: ActorHandle) -> None:
         """Wait for an actor, and compare the digests of its partitions with earlier ones."""
-        columns = [name for load in self._loads for name in load.loader.columns]
+        columns = [name for _, loader in self._loads for name in loader.columns]
         try:
             actor = self._cluster.wait(handle.future, columns, handle.worker)
             call = self._cluster.call(actor, "digests")
@@ -420,30 +359,16 @@ class DaskBackend:
             self._leave(handle)
             return
         for (number, part), digest in zip(self._own(handle), digests, strict=True):
-            load = self._loads[number]
-            if not load.source.is_same(coding_of(load.loader), part, digest):
+            source, loader = self._loads[number]
+            if not source.is_same(coding_of(loader), part, digest):
                 raise ClusterError(CHANGED)
         handle.actor = actor
-
-    def _place(self, handles: Sequence[ActorHandle], workers: Sequence[str]) -> None:
-        """Place each actor on the worker with the fewest actors."""
-        load = Counter(handle.worker for handle in self._handles if handle not in handles)
-        for handle in handles:
-            handle.worker = min(workers, key=lambda worker: load[worker])
-            load[handle.worker] += 1
 
     def _own(self, handle: ActorHandle) -> list[tuple[int, int]]:
         """Return the partitions of an actor's rows: the index of the load, and of the partition."""
         if self._by_unit:
             return self._partitions
         return self._partitions[handle.number :: len(self._handles)]
-
-    def _code(self, handles: Sequence[ActorHandle]) -> dict[tuple[int, int], Future]:
-        """Start the tasks that code the partitions of some actors."""
-        wanted = sorted({key for handle in handles for key in self._own(handle)})
-        tasks = [load.tasks() for load in self._loads]
-        futures = self._cluster.compute([tasks[number][part] for number, part in wanted])
-        return dict(zip(wanted, futures, strict=True))
 
     def _share(
         self, coded: dict[tuple[int, int], Future], handle: ActorHandle
@@ -460,15 +385,7 @@ class DaskBackend:
 
 
 class DaskTable(RemoteTable):
-    """A Dask frame with an active client.
-
-    Parameters
-    ----------
-    frame : dask.dataframe.DataFrame
-        The frame.
-    cluster : DaskCluster
-        The workers.
-    """
+    """A Dask frame, and the workers that compute it."""
 
     place = "with Dask's workers"
 
@@ -511,6 +428,17 @@ class DaskTable(RemoteTable):
         parts: list[Any] = named.to_delayed(optimize_graph=False)
         return parts
 
+    def coding_tasks(self, loader: Loader, spec: LoadSpec) -> list[Any]:
+        """Return the task that codes each partition, lazily."""
+        code, firsts = dask.delayed(code_part, pure=False), accumulate(self.lengths, initial=0)
+        parts = self.parts(loader.columns)
+        if len(parts) != len(self.lengths):
+            raise ClusterError(CHANGED)
+        return [
+            code(part, spec, first, rows)
+            for part, first, rows in zip(parts, firsts, self.lengths, strict=False)
+        ]
+
     def _own(self, names: Sequence[str]) -> list[Any]:
         """Return the frame's own labels of these columns, which need not be strings."""
         return [self._frame.columns[self.columns.index(name)] for name in names]
@@ -533,14 +461,7 @@ def open_frame(frame: Any) -> DaskTable:
 def map_rows(model: Any, method: str, frame: Any) -> Any:
     """Apply a model's method to each partition: lazily, as a Dask series or frame.
 
-    Parameters
-    ----------
-    model : Model
-        The model, which is sent to the workers: it contains released values only.
-    method : str
-        The method, which takes a table and returns an array.
-    frame : dask.dataframe.DataFrame
-        The rows.
+    The model is sent to the workers: it contains released values only.
     """
     _need_frame(frame)
     return frame.map_partitions(

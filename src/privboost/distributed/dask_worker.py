@@ -1,30 +1,32 @@
-"""Tasks on Dask's workers: they code partitions, select rows by unit, and hold shards in actors.
+"""Tasks and actors of Dask's workers: they code partitions, select rows by unit, and answer.
 
-No function here raises: Dask logs the arguments of a failed task, which contain rows. A `Failure`
-is returned instead.
+No task raises: Dask logs the arguments of a failed task, which contain rows. A `Failure` is
+returned instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, TypeVar
 
 import narwhals.stable.v1 as nw
 import numpy as np
 import pyarrow as pa
 
-from privboost import __version__
-from privboost._core.errors import SchemaError
+from privboost._core.errors import ClusterError, SchemaError
 from privboost.data.encoding import even_block_rows, rows_per_block
-from privboost.data.frames import FrameTable
-from privboost.data.loading import bound_units, code_piece, number_units, read_loader, without
+from privboost.data.loading import code_piece, read_loader
 from privboost.data.rows import Rows, join
+from privboost.data.table import FrameTable
 from privboost.distributed.partitions import (
     CHANGED,
     begin_digest,
-    other_version,
+    bound_rows,
+    check_version,
     share_of_units,
+    split,
     write_rows,
 )
 from privboost.engine.backend import LocalBackend
@@ -36,15 +38,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Failure:
-    """An error on a worker, without any value of the data.
-
-    Attributes
-    ----------
-    reason : str
-        The error message.
-    of_schema : bool
-        Whether a partition has other columns than its frame declares.
-    """
+    """An error on a worker, without any value of the data; perhaps of a partition's columns."""
 
     reason: str
     of_schema: bool = False
@@ -52,49 +46,21 @@ class Failure:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LoadSpec:
-    """How workers load a frame.
-
-    Attributes
-    ----------
-    loader : bytes
-        The loader.
-    declared : pandas.DataFrame
-        The columns without rows, as the frame declares them.
-    version : str
-        The driver's version of privboost.
-    threads : int
-        The threads of one actor.
-    """
+    """How workers load a frame."""
 
     loader: bytes
-    declared: Any
-    version: str
-    threads: int
+    declared: Any  # the columns without rows (pandas), as the frame declares them
+    version: str  # of the driver
+    threads: int  # of one actor
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CodedPart:
-    """Coded rows of a partition.
-
-    Attributes
-    ----------
-    blocks : tuple of Rows
-        The rows.
-    units : tuple of pyarrow arrays
-        The names of their units, block by block, if there are units.
-    digest : bytes
-        The digest of all rows of the partition, which must be the same whenever it is computed.
-    """
+    """Coded rows of a partition, or some of them."""
 
     blocks: tuple[Rows, ...]
-    units: tuple[pa.Array, ...]
-    digest: bytes
-
-
-def own_version() -> str:
-    """Return the version of privboost that is installed here."""
-
-    return __version__
+    units: tuple[pa.Array, ...]  # names of the units, block by block, if there are units
+    digest: bytes  # of the whole partition: the same whenever it is computed
 
 
 def count_part(frame: Any) -> int:
@@ -108,14 +74,13 @@ def code_part(frame: Any, spec: LoadSpec, first: int, rows: int) -> CodedPart | 
     A partition must have as many rows as were counted before: rows are sampled by their index,
     which must be unique.
     """
+    return _guarded(lambda: _code(frame, spec, first, rows))
+
+
+def _code(frame: Any, spec: LoadSpec, first: int, rows: int) -> CodedPart:
     if len(frame) != rows:
-        return Failure(CHANGED)
-    return _guarded(lambda: _code(frame, spec, first))
-
-
-def _code(frame: Any, spec: LoadSpec, first: int) -> CodedPart | Failure:
-    if own_version() != spec.version:
-        return Failure(other_version(own_version(), spec.version))
+        raise ClusterError(CHANGED)
+    check_version(spec.version)
     loader = read_loader(spec.loader)
     frame = _as_declared(frame, spec.declared)
     if loader.unit is not None:
@@ -128,14 +93,9 @@ def _code(frame: Any, spec: LoadSpec, first: int) -> CodedPart | Failure:
     ]
     blocks = tuple(each.rows for each in coded)
     units = tuple(each.units for each in coded if each.units is not None)
-    return CodedPart(blocks, units, _digest(blocks, units))
-
-
-def _digest(blocks: Sequence[Rows], units: Sequence[pa.Array]) -> bytes:
-    """Return a digest of rows that does not depend on their blocks."""
-    names = pa.concat_arrays(units) if units else None
-    digest: bytes = begin_digest(write_rows(join(blocks), names) if blocks else b"").digest()
-    return digest
+    # Bytes of all rows: the digest does not depend on their blocks.
+    whole = write_rows(join(blocks), pa.concat_arrays(units) if units else None) if blocks else b""
+    return CodedPart(blocks, units, begin_digest(whole).digest())
 
 
 def _as_declared(frame: Any, declared: Any) -> Any:
@@ -191,18 +151,14 @@ def _pick(part: CodedPart, bucket: int, buckets: int) -> CodedPart:
 class WorkerActor:
     """A Dask actor: holds the rows of some partitions, follows updates and answers queries.
 
-    Parameters
-    ----------
-    specs : sequence of LoadSpec
-        How each frame is loaded; the batches of a stream are several frames.
-    shares : sequence of sequences of CodedPart or Failure
-        The rows of each frame, in its order: equal rows of a unit are numbered in this order.
+    It has a share of the rows of each frame, in their order, by which equal rows of a unit are
+    numbered. The batches of a stream are several frames.
     """
 
     def __init__(
         self, specs: Sequence[LoadSpec], shares: Sequence[Sequence[CodedPart | Failure]]
     ) -> None:
-        parts = [part for share in shares for part in share]
+        parts = list(chain(*shares))
         failure = next((part for part in parts if isinstance(part, Failure)), None)
         self._backend = _guarded(lambda: _open(specs, shares)) if failure is None else failure
         self._digests = [part.digest for part in parts if isinstance(part, CodedPart)]
@@ -233,41 +189,28 @@ class WorkerActor:
         if followed != self._followed:
             return Failure("a worker has missed an update, or would follow one twice")
         self._followed += len(updates)
-        return _guarded(lambda: act(_updated(backend, updates)))
+
+        def follow_and_act() -> _T:
+            for update in updates:
+                backend.apply(Update.from_bytes(update))
+            return act(backend)
+
+        return _guarded(follow_and_act)
 
 
-def _updated(backend: LocalBackend, updates: list[bytes]) -> LocalBackend:
-    for update in updates:
-        backend.apply(Update.from_bytes(update))
-    return backend
-
-
-def _open(specs: Sequence[LoadSpec], shares: Sequence[Sequence[Any]]) -> LocalBackend | Failure:
-    if own_version() != specs[0].version:  # a worker that joined later
-        return Failure(other_version(own_version(), specs[0].version))
+def _open(specs: Sequence[LoadSpec], shares: Sequence[Sequence[Any]]) -> LocalBackend:
+    check_version(specs[0].version)  # of a worker that joined later
     blocks: list[Rows] = []
     known: list[pa.Array] = []  # units of an earlier frame are left out
     for spec, parts in zip(specs, shares, strict=True):
-        rule, own = (
-            read_loader(spec.loader).unit,
-            [block for part in parts for block in part.blocks],
-        )
+        rule = read_loader(spec.loader).unit
+        own = [block for part in parts for block in part.blocks]
         if rule is not None and own:
-            unit, names = number_units([names for part in parts for names in part.units])
-            unit = without(unit, names, known)
-            own = _packed(bound_units(own, unit, names, rule), spec.threads)
-            known.append(names)
+            units = [names for part in parts for names in part.units]
+            whole = join(bound_rows(own, units, rule, known))
+            own = list(split(whole, even_block_rows(len(whole), spec.threads)))
         blocks += own
     return LocalBackend(blocks, specs[0].threads)
-
-
-def _packed(blocks: Sequence[Rows], threads: int) -> list[Rows]:
-    """Join the rows of many partitions, and split them evenly for the threads."""
-    whole = join(blocks)
-    size = even_block_rows(len(whole), threads)
-    return [
-        whole.take(np.arange(at, min(at + size, len(whole)))) for at in range(0, len(whole), size)
-    ]
 
 
 def predict_part(frame: Any, model: Any, method: str) -> Any:
@@ -281,10 +224,12 @@ def predict_part(frame: Any, model: Any, method: str) -> Any:
 
 
 def _guarded(act: Callable[[], _T]) -> _T | Failure:
-    """Call a function; return a `Failure` for an error, with the message of a schema error only."""
+    """Call a function; return a `Failure` for an error, with the message of our own errors only."""
     try:
         return act()
     except SchemaError as error:
         return Failure(str(error), of_schema=True)
+    except ClusterError as error:
+        return Failure(str(error))
     except Exception as error:
         return Failure(f"a worker failed with {type(error).__name__}")

@@ -1,12 +1,9 @@
-"""Recognition of Dask and Spark frames; their packages are imported with the first frame.
-
-Predictions for frames of a cluster, computed by its workers.
-"""
+"""Entry points for frames of Dask and Spark, whose packages are imported with the first frame."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial, wraps
+from functools import wraps
 from importlib import import_module
 from typing import Any
 
@@ -34,22 +31,17 @@ def open_remote(data: Any) -> Any:
     return import_module(_TABLES[_package(data)]).open_frame(data)
 
 
-def map_rows(model: Any, method: str, data: Any) -> Any:
-    """Apply a model's method to a cluster's rows: lazily, as a frame of the cluster."""
-    return import_module(_TABLES[_package(data)]).map_rows(model, method, data)
-
-
 def open_backend_of(n_threads: int) -> OpenBackend:
     """Return a function that opens a cluster's backend for its tables, else a local one."""
-    return partial(_open, n_threads=n_threads)
 
+    def open_backend(loads: Sequence[Load]) -> Backend:
+        source = loads[-1].source
+        if isinstance(source, RemoteTable):
+            backend: Backend = source.open_backend(loads)
+            return backend
+        return open_local(loads, n_threads)
 
-def _open(loads: Sequence[Load], n_threads: int) -> Backend:
-    source = loads[-1].source
-    if isinstance(source, RemoteTable):
-        backend: Backend = source.open_backend(loads)
-        return backend
-    return open_local(loads, n_threads)
+    return open_backend
 
 
 def _package(data: Any) -> str:
@@ -69,6 +61,6 @@ def accepts_remote_frames(
             raise ValueError(
                 "return_std: standard errors are not available for frames of a cluster"
             )
-        return map_rows(model, method.__name__, data)
+        return import_module(_TABLES[_package(data)]).map_rows(model, method.__name__, data)
 
     return predict

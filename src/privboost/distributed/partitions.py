@@ -1,13 +1,11 @@
-"""Partitions of a table, as workers of every cluster handle them.
-
-Serialisation of coded rows, by which a cluster stores them and restores lost shards.
+"""Coded rows as workers of every cluster check, split, bound and serialise them.
 
 Equal rows have equal bytes, so a digest shows whether rows have changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, TypeVar
@@ -15,8 +13,11 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from privboost import __version__
 from privboost._core import codec
-from privboost.data.loading import Coded, Load, Loader, SplitLoader, number_units
+from privboost._core.errors import ClusterError
+from privboost.data.contribution_bound import UnitRule, bound_units, number_units, without
+from privboost.data.loading import Coded, Load, Loader, SplitLoader
 from privboost.data.rows import Codes, Layout, Rows
 from privboost.data.table import RemoteTable, raise_mixed_stream
 
@@ -32,15 +33,26 @@ NO_PRIVBOOST = (
 _Own = TypeVar("_Own", bound=RemoteTable)
 
 
+def check_version(version: str) -> None:
+    """Refuse to work for a driver with another version of privboost."""
+    if version != __version__:
+        raise ClusterError(other_version(__version__, version))
+
+
+def other_version(theirs: str, ours: str) -> str:
+    """Return the message about a worker's version of privboost that is not the driver's."""
+    return f"a worker has privboost {theirs}, but the driver has {ours}: they must be the same"
+
+
 def begin_digest(data: bytes = b"") -> Any:
     """Return the hash object of digests."""
     return blake2b(data, digest_size=16)
 
 
 def share_of_units(units: pa.Array, shares: int) -> np.ndarray:
-    """Assign rows to shares by a hash of their unit's name, the same for every partition.
+    """Return each row's share by a hash of its unit's name, −1 for rows without a unit.
 
-    Returns the share of each row, −1 for rows without a unit.
+    It is the same for every partition.
     """
     unit, names = number_units([units])
     hashes = [begin_digest(name).digest() for name in names.to_pylist()]
@@ -49,13 +61,29 @@ def share_of_units(units: pa.Array, shares: int) -> np.ndarray:
     return of_rows
 
 
+def bound_rows(
+    blocks: Sequence[Rows], units: Sequence[pa.Array], rule: UnitRule, known: list[pa.Array]
+) -> list[Rows]:
+    """Bound a table's rows by unit, without units known from earlier tables; add its own to them.
+
+    Each block has an array with the names of its rows' units.
+    """
+    unit, names = number_units(units)
+    unit = without(unit, names, known)
+    known.append(names)
+    return bound_units(blocks, unit, names, rule)
+
+
+def split(rows: Rows, size: int) -> Iterator[Rows]:
+    """Yield consecutive blocks of at most `size` rows."""
+    for first in range(0, len(rows), size):
+        yield rows.take(np.arange(first, min(first + size, len(rows))))
+
+
 def loads_of(loads: Sequence[Load], kind: type[_Own]) -> list[tuple[_Own, Loader]]:
     """Return the tables of one cluster and their loaders, without batches whose rows are gone.
 
-    Raises
-    ------
-    SchemaError
-        If rows of another batch are stored elsewhere.
+    Refuses rows that are stored elsewhere.
     """
     out = []
     for load in loads:
@@ -73,11 +101,6 @@ def coding_of(loader: Any) -> bytes:
         return replace(loader, whole=replace(loader.whole, unit=None)).to_bytes()  # type: ignore
     coding: bytes = replace(loader, unit=None).to_bytes()
     return coding
-
-
-def other_version(theirs: str, ours: str) -> str:
-    """Return the message about a worker's version of privboost that is not the driver's."""
-    return f"a worker has privboost {theirs}, but the driver has {ours}: they must be the same"
 
 
 _MAGIC = b"PVBROWS1"

@@ -1,4 +1,4 @@
-"""The Spark backend: shards in executors' Python workers, and frames as tables.
+"""The Spark backend: executors' Python workers hold shards; frames are tables.
 
 A query is one job, which also carries the updates since the last one.
 """
@@ -22,9 +22,8 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from privboost import __version__
 from privboost._core.errors import ClusterError, SchemaError
-from privboost.data.files import unique
 from privboost.data.loading import Load, Loader
-from privboost.data.table import Batch, RemoteTable
+from privboost.data.table import Batch, RemoteTable, unique
 from privboost.distributed import spark_worker
 from privboost.distributed.partitions import CHANGED, NO_PRIVBOOST, coding_of, loads_of
 from privboost.distributed.spark_worker import COLUMN, Chunk, Part, Request
@@ -48,10 +47,7 @@ _OPEN: set[str] = set()
 class SparkBackend:
     """Coded rows in a persisted RDD, and their shards in Spark's Python workers.
 
-    Parameters
-    ----------
-    loads : sequence of (SparkTable, Loader)
-        The frames and their loaders; the batches of a stream are several frames.
+    The batches of a stream are several frames.
     """
 
     def __init__(self, loads: Sequence[tuple[SparkTable, Loader]]) -> None:
@@ -75,11 +71,9 @@ class SparkBackend:
             raise
 
     def sum(self, query: Query) -> np.ndarray:
-        """Return the exact int64 sums over all rows."""
         return add_sums(self._ask(query.to_bytes()))
 
     def tally(self) -> dict[bytes, int]:
-        """Return the count of rows of each text."""
         return add_tallies(self._ask(None))
 
     def apply(self, update: Update) -> None:
@@ -112,11 +106,10 @@ class SparkBackend:
     ) -> None:
         loaders = [loader.to_bytes() for _, loader in loads]
         with _without_values():
-            counted = [
-                _counted(frame) if loader.by_place else None
-                for frame, (_, loader) in zip(frames, loads, strict=True)
+            coded = [
+                _coded(frame, loader, _counted(frame) if own.by_place else None)
+                for frame, loader, (_, own) in zip(frames, loaders, loads, strict=True)
             ]
-            coded = [_coded(*each) for each in zip(frames, loaders, counted, strict=True)]
             sizes = [rows.getNumPartitions() for rows in coded]
             rows = self._context.union(coded) if sum(sizes) else self._context.parallelize([], 1)
         self._hold(rows)
@@ -191,15 +184,13 @@ def _without_values() -> Iterator[None]:
         yield
     except Exception as error:
         text = str(error)
-    if text is not None:  # outside: the original error as context may quote values
-        raise ClusterError(_safe_message(text))
-
-
-def _safe_message(text: str) -> str:
+    if text is None:
+        return
+    # Outside of `except`: the original error as context may quote values.
     if "No module named 'privboost" in text:
-        return NO_PRIVBOOST
+        raise ClusterError(NO_PRIVBOOST)
     found = _SAFE.search(text)
-    return f"in a worker: {found[1] or found[2]}" if found else _UNSAFE
+    raise ClusterError(f"in a worker: {found[1] or found[2]}" if found else _UNSAFE)
 
 
 def _counted(frame: DataFrame) -> list[int]:
@@ -212,22 +203,11 @@ def _counted(frame: DataFrame) -> list[int]:
 
 def _coded(frame: DataFrame, loader: bytes, counted: Sequence[int] | None) -> RDD:
     code = partial(spark_worker.code, __version__, loader, counted)
-    return frame.mapInArrow(code, f"{COLUMN} binary").rdd.map(_blob_of)
-
-
-def _blob_of(row: Any) -> bytes:
-    return bytes(row[0])
+    return frame.mapInArrow(code, f"{COLUMN} binary").rdd.map(lambda row: bytes(row[0]))
 
 
 class SparkTable(RemoteTable):
-    """A Spark DataFrame.
-
-    Parameters
-    ----------
-    frame : pyspark.sql.DataFrame
-        The frame. It is computed by each fit; its rows and their order must be the same whenever
-        Spark computes them.
-    """
+    """A Spark DataFrame; its rows and their order must be the same whenever Spark computes them."""
 
     place = "with Spark's executors"
 

@@ -1,4 +1,4 @@
-"""Tasks in Spark's Python workers: they code rows, group them by unit, hold shards and answer.
+"""Tasks of Spark's Python workers: they code rows, group them by unit, hold shards and answer.
 
 A worker process caches the shards that it has made, and applies the updates that they lack. Spark
 may send a request for any partition to any process: one without its shard replies None, and is
@@ -9,31 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from privboost import __version__
 from privboost._core.errors import ClusterError
 from privboost._core.grid import BLOCK_ROWS
-from privboost.data.loading import (
-    Loader,
-    bound_units,
-    code_piece,
-    number_units,
-    read_loader,
-    without,
-)
+from privboost.data.loading import code_piece, read_loader
 from privboost.data.rows import Rows, join
 from privboost.data.table import Piece
 from privboost.distributed.partitions import (
     CHANGED,
     begin_digest,
-    other_version,
+    bound_rows,
+    check_version,
     read_rows,
     share_of_units,
+    split,
     write_rows,
 )
 from privboost.engine.queries import Query
@@ -45,18 +40,10 @@ COLUMN = "rows"
 
 
 class Part(NamedTuple):
-    """Metadata of a partition of coded rows.
-
-    Attributes
-    ----------
-    n_rows : int
-        The number of rows.
-    digest : bytes
-        The digest of its bytes: rows that are computed again must be the same.
-    """
+    """Metadata of a partition of coded rows."""
 
     n_rows: int
-    digest: bytes
+    digest: bytes  # of its bytes: rows that are computed again must be the same
 
 
 class Chunk(NamedTuple):
@@ -69,36 +56,16 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Request:
-    """A query for every partition, with the updates that precede it.
+    """A query for every partition, with the updates that precede it."""
 
-    Attributes
-    ----------
-    run : str
-        A random name of the run.
-    open_runs : frozenset of str
-        The runs whose shards are kept: several fits may share an application.
-    version : str
-        The driver's version of privboost.
-    parts : sequence of Part
-        The partitions.
-    firsts : sequence of int
-        The index of each partition's first row in its own table.
-    chunks : tuple of Chunk
-        All updates but the newest ones.
-    newest : tuple of bytes
-        The newest updates.
-    query : bytes or None
-        The query; None for the tally.
-    """
-
-    run: str
-    open_runs: frozenset[str]
-    version: str
+    run: str  # a random name
+    open_runs: frozenset[str]  # runs whose shards are kept: several fits may share an application
+    version: str  # of the driver
     parts: Sequence[Part]
-    firsts: Sequence[int]
-    chunks: tuple[Chunk, ...]
+    firsts: Sequence[int]  # the index of each partition's first row in its own table
+    chunks: tuple[Chunk, ...]  # all updates but the newest ones
     newest: tuple[bytes, ...]
-    query: bytes | None
+    query: bytes | None  # None for the tally
 
     def updates_after(self, seen: int) -> list[bytes]:
         """Return the updates after the first `seen`."""
@@ -143,19 +110,20 @@ def code(
 
     Rows are numbered from its own first row; if rows were counted before, from the table's.
     """
-    _check_version(version)
+    check_version(version)
     own = read_loader(loader)
     begin = 0 if counted is None else sum(counted[: _own_number()])
     first = begin
     for batch in batches:
         for at in range(0, batch.num_rows, BLOCK_ROWS):
             block = batch.slice(at, BLOCK_ROWS)
-            rows, units = _code_block(own, block, first)
+            columns = dict(zip(own.columns, block.columns, strict=True))
+            (coded,) = code_piece(own, Piece(first, block.num_rows, partial(list, [columns])))
             first += block.num_rows
-            blob = pa.array([write_rows(rows, units)], pa.binary())
+            blob = pa.array([write_rows(coded.rows, coded.units)], pa.binary())
             yield pa.record_batch([blob], names=[COLUMN])
     if counted is not None and first - begin != counted[_own_number()]:
-        _refuse_changed()
+        raise ClusterError(CHANGED)
 
 
 def _own_number() -> int:
@@ -166,12 +134,6 @@ def _own_number() -> int:
     assert context is not None
     number: int = context.partitionId()
     return number
-
-
-def _code_block(loader: Loader, batch: pa.RecordBatch, first: int) -> tuple[Rows, pa.Array | None]:
-    columns = dict(zip(loader.columns, batch.columns, strict=True))
-    (coded,) = code_piece(loader, Piece(first, batch.num_rows, lambda: [columns]))
-    return coded.rows, coded.units
 
 
 def survey(number: int, blobs: Iterable[bytes]) -> Iterator[tuple[int, Part]]:
@@ -200,25 +162,18 @@ def distribute(
 def bound(
     loaders: Sequence[bytes], distributed: Iterable[tuple[int, tuple[int, int, bytes]]]
 ) -> Iterator[bytes]:
-    """Bound the rows of some units, in the order of their tables.
+    """Bound the rows of some units that `distribute` sent here, in the order of their tables.
 
-    Parameters
-    ----------
-    loaders : sequence of bytes
-        The loader of each partition that rows were distributed from.
-    distributed : iterable
-        The rows that `distribute` sent to this partition.
+    `loaders` has the loader of each partition that rows were distributed from.
     """
     known: list[pa.Array] = []  # units of an earlier table are left out
     for loader, own in groupby(sorted(distributed), lambda each: loaders[each[1][0]]):
         read, rule = [read_rows(blob) for _, (_, _, blob) in own], read_loader(loader).unit
         assert rule is not None
-        unit, names = number_units([units for _, units in read])
-        unit = without(unit, names, known)
-        (kept,) = bound_units([join(rows for rows, _ in read)], unit, names, rule)
-        known.append(names)
-        for at in range(0, len(kept), BLOCK_ROWS):
-            yield write_rows(kept.take(np.arange(at, min(at + BLOCK_ROWS, len(kept)))))
+        units: list[Any] = [names for _, names in read]
+        (kept,) = bound_rows([join(rows for rows, _ in read)], units, rule, known)
+        for block in split(kept, BLOCK_ROWS):
+            yield write_rows(block)
 
 
 def answer(request: Request, surveyed: Iterable[tuple[int, Part]]) -> Iterator[tuple[int, Any]]:
@@ -228,7 +183,7 @@ def answer(request: Request, surveyed: Iterable[tuple[int, Part]]) -> Iterator[t
     _keep(request.open_runs)
     for number, part in partitions:
         if part != request.parts[number]:
-            _refuse_changed()
+            raise ClusterError(CHANGED)
         held = _HELD.pop((request.run, number), None)
         yield number, None if held is None else _answer(held, request, number)
 
@@ -237,7 +192,7 @@ def load_and_answer(
     request: Request, number: int, blobs: Iterable[bytes]
 ) -> Iterator[tuple[int, Any]]:
     """Make the shard from the partition's coded rows, apply all updates, and answer."""
-    _check_version(request.version)
+    check_version(request.version)
     first = request.firsts[number]
     blocks = [_shifted(read_rows(b)[0], first) for b in _unchanged(blobs, request.parts[number])]
     yield number, _answer(_HeldShard(blocks), request, number)
@@ -268,16 +223,7 @@ def _unchanged(blobs: Iterable[bytes], part: Part) -> Iterator[bytes]:
         digest.update(blob)
         yield blob
     if digest.digest() != part.digest:
-        _refuse_changed()
-
-
-def _refuse_changed() -> None:
-    raise ClusterError(CHANGED)
-
-
-def _check_version(version: str) -> None:
-    if version != __version__:
-        raise ClusterError(other_version(__version__, version))
+        raise ClusterError(CHANGED)
 
 
 def _shifted(rows: Rows, first: int) -> Rows:

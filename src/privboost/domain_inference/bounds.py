@@ -1,9 +1,7 @@
-"""Loader for private domain inference: numbers by power of two, categories as strings.
-
-Private bounds of numbers: noisy counts by signed power of two, and the range of full bins.
+"""Private bounds of numbers: noisy counts by signed power of two, and the range of full bins.
 
 All numbers are counted at once: a row lies in one bin of each, so it changes p counts of p numbers
-by one.
+by one. The loader codes numbers by power of two, and keeps categories as strings.
 """
 
 from __future__ import annotations
@@ -21,11 +19,11 @@ from privboost._core import codec
 from privboost._core.grid import CLIP_STEPS, Contribution
 from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease
 from privboost.data.binning import Bins
-from privboost.data.loading import UnitRule
+from privboost.data.contribution_bound import UnitRule
 from privboost.data.rows import Codes, Layout, Rows
 from privboost.data.table import Batch
 from privboost.data.times import read_durations
-from privboost.data.units import read_unit_names
+from privboost.data.unit_names import read_unit_names
 from privboost.data.values import read_numbers, read_texts
 from privboost.engine.queries import COUNT, NodeHistograms
 from privboost.mechanisms.curator import Curator
@@ -71,12 +69,11 @@ class InferenceLoader:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that are read."""
         unit = () if self.unit is None else (self.unit.column,)
         return tuple(dict.fromkeys([*self.numbers, *self.strings, *unit])) or (self.spare,)
 
     def read(self, batch: Batch, first: int) -> Rows:
-        """Code some rows. They have one label, and no ids: they are never sampled."""
+        # Rows have one label, and no ids: they are never sampled.
         size = len(batch[self.columns[0]])
         codes = Codes.empty(Layout((SIZE_CODES,) * len(self.numbers)), size)
         for k, name in enumerate(self.numbers):
@@ -88,12 +85,10 @@ class InferenceLoader:
         return Rows(codes, np.zeros(size, dtype=np.uint8), texts=texts)
 
     def name_units(self, batch: Batch) -> pa.Array:
-        """Return the canonical name of each row's unit, null where there is none."""
         assert self.unit is not None
         return read_unit_names(batch[self.unit.column], self.unit.column)
 
     def to_bytes(self) -> bytes:
-        """Serialise the loader for another process."""
         payload: dict[str, Any] = {
             "numbers": list(self.numbers),
             "words": list(self.strings),
@@ -105,12 +100,10 @@ class InferenceLoader:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> InferenceLoader:
-        """Read the bytes of `to_bytes`."""
         payload = codec.load(data, cls.magic)
         unit = None if payload["unit"] is None else UnitRule(**payload["unit"])
-        numbers, strings, durations = (
-            tuple(payload[key]) for key in ("numbers", "words", "durations")
-        )
+        names = (tuple(payload[key]) for key in ("numbers", "words", "durations"))
+        numbers, strings, durations = names
         return cls(numbers, strings, unit, payload["spare"], durations)
 
 
@@ -137,15 +130,6 @@ def learn_bounds(
     names: Sequence[str], curator: Curator, event: GaussianRelease | LaplaceRelease
 ) -> dict[str, Bounds]:
     """Release counts by power of two, and derive the bounds of numbers from them.
-
-    Parameters
-    ----------
-    names : sequence of str
-        The numbers, in the order of the rows' codes.
-    curator : Curator
-        The curator.
-    event : GaussianRelease or LaplaceRelease
-        The noise, as it was reserved.
 
     Privacy
     -------

@@ -1,4 +1,4 @@
-"""Private domain inference: plan and releases.
+"""Private domain inference (`Domain.learn`): plan, releases, and report.
 
 The columns of a table and their types are its schema, which is public; of a boolean column nothing
 else is needed. A column of Python objects, or of a text file, counts as strings unless the caller
@@ -11,8 +11,6 @@ declares numbers: its values must not decide. Everything else is released with n
 
 Under pure DP (δ = 0) only the bounds of numbers are released, with Laplace noise: releasing which
 strings occur needs a δ, so classes and categories must be given.
-
-`Domain.learn`: private domain inference with a budget, a ledger and a report of its own.
 """
 
 from __future__ import annotations
@@ -33,31 +31,28 @@ from privboost._core.errors import BudgetError, DomainError, SchemaError
 from privboost._core.grid import CLIP_STEPS, Contribution
 from privboost._core.unit import Unit, column_of, unit_assumptions
 from privboost._core.warnings import delayed_warnings, warn_of_parameters
-from privboost.accounting.accountant import Accountant
-from privboost.accounting.accountants import GdpAccountant, PureAccountant
+from privboost.accounting.accountants import Accountant, GdpAccountant, PureAccountant
 from privboost.accounting.calibration import by_shares, calibrate
 from privboost.accounting.events import Event, Planned
 from privboost.accounting.ledger import Ledger
 from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease, ThresholdRelease
 from privboost.accounts.account import PendingCharge, check_account
-from privboost.data.attached_columns import attach_columns
-from privboost.data.domain import Domain, reported_inferences
+from privboost.data.contribution_bound import UnitRule
+from privboost.data.domain import INFERRED_REASON, Domain, inferences_of, reported_inferences
+from privboost.data.domain_json import read_privacy
 from privboost.data.feature_base import MAX_CATEGORIES, MAX_CLASSES
 from privboost.data.features import (
-    INFERRED_REASON,
+    BooleanFeature,
     CategoricalFeature,
-    ClassTarget,
+    DurationFeature,
     Feature,
-    NumberTarget,
-    Target,
-    inferences_of,
+    NumericFeature,
 )
 from privboost.data.files import are_files, check_header, is_number
-from privboost.data.loading import Load, UnitRule
-from privboost.data.ordered_features import BooleanFeature, DurationFeature, NumericFeature
-from privboost.data.schema import read_privacy
-from privboost.data.sources import check_columns_present, open_table
+from privboost.data.loading import Load
+from privboost.data.sources import attach_columns, check_columns_present, open_table
 from privboost.data.table import Batch, Table
+from privboost.data.targets import ClassTarget, NumberTarget, Target
 from privboost.data.values import column_kind, label_kind
 from privboost.distributed.frames import open_backend_of, open_remote
 from privboost.domain_inference.bounds import (
@@ -81,17 +76,12 @@ from privboost.domain_inference.partial_domain import (
 from privboost.engine.backend import OpenBackend
 from privboost.engine.queries import COUNT, TreeSums
 from privboost.engine.updates import Start
-from privboost.losses.squared_number import SQUARED_NUMBER
+from privboost.losses.squared import SQUARED_NUMBER
 from privboost.mechanisms.curator import Curator
 from privboost.randomness.keystream import KeyStream
-from privboost.recipes.common.limits import check_grid
-from privboost.recipes.common.plan import Budget, within_account
-from privboost.reports.report import (
-    PrivacyReport,
-    add_domain_inference,
-    check_domain_inference,
-    write_report,
-)
+from privboost.recipes.common.plan import Budget, check_grid, within_account
+from privboost.reports.report import PrivacyReport
+from privboost.reports.writing import add_domain_inference, check_domain_inference, write_report
 from privboost.trees.tree import stump
 
 _INDEX = re.compile(r"__index_level_[0-9]+__")
@@ -120,8 +110,6 @@ class InferencePlan:
     kinds : dict
         Types of columns: "text", "number", "duration", "bool" or "object" (see
         `values.column_kind`), or "untyped" for an undeclared column of a text file.
-    unit : Unit or None
-        The protected unit.
     releases : tuple of Planned
         The releases by part, calibrated (or not yet).
     scale : str
@@ -176,23 +164,9 @@ class InferencePlan:
         events = [[p.count, p.event.to_dict()] for p in self.releases]
         return hashlib.sha256(json.dumps([form, events]).encode()).hexdigest()
 
-    def with_releases(self, releases: Sequence[Planned]) -> InferencePlan:
-        """Return the plan with calibrated releases."""
-        return replace(self, releases=tuple(releases))
-
 
 def open_without_domain(data: Any, labels: Any, target: str) -> Table:
-    """Open a table to infer a domain from.
-
-    Parameters
-    ----------
-    data : table
-        See `sources.open_table`; a list has no column names and is refused.
-    labels : one-dimensional, optional
-        The target, if it is no column of the table.
-    target : str
-        The target's name.
-    """
+    """Open a table to infer a domain from; labels are attached if they are no column of it."""
     if isinstance(data, list | tuple) and not are_files(data):
         raise SchemaError(
             "a list has no columns of its own: to learn a domain, pass a data frame or an array"
@@ -216,12 +190,8 @@ def plan_inference(
     ----------
     table : Table
         See `open_without_domain`.
-    target : str
-        The target's name.
-    task : {"classes", "number"}, optional
-        What the target is; by default strings and booleans are classes, numbers a number.
-    given : mapping
-        The public part of the domain's JSON payload; see `known.read_partial_domain`.
+    target, task, given
+        See `Domain.learn`.
     delta : float
         The whole δ, half of which is for thresholds. With 0, categories and classes must be given.
     weights : str, optional
@@ -253,7 +223,11 @@ def plan_inference(
     } | declared
     if table.is_text:
         kinds |= {name: "untyped" for name in unknown if name not in declared}
-    known = known | {name: _boolean(name) for name in unknown if kinds[name] == "bool"}
+    known = known | {
+        name: BooleanFeature(name, missing=True, reason=_BOOLEAN_REASON)
+        for name in unknown
+        if kinds[name] == "bool"
+    }
     known = {name: known[name] for name in features if name in known}
     check_columns(batch, known, declared, known_target, unit)
     unknown = [name for name in unknown if name not in known]
@@ -322,7 +296,12 @@ def _release(
 ) -> tuple[Domain, float | None]:
     curator.publish(Start(SQUARED_NUMBER.table(1.0, 1.0)))
     events = iter(planned.event for planned in plan.releases)
-    n = None if plan.pure else _count_rows(curator, next(events))
+    n = None
+    if not plan.pure:
+        event = next(events)
+        assert isinstance(event, GaussianRelease)
+        counts = curator.sums(TreeSums((stump(),), statistics=COUNT), event)
+        n = float(counts[0, 0, 0]) / CLIP_STEPS
     bounds: dict[str, Bounds] = {}
     if plan.numbers:
         event = next(events)
@@ -365,12 +344,6 @@ def _releases(
         event = ThresholdRelease(what, 1.0, steps, strings, rows, (1.0,), delta_of_threshold=share)
         parts.append((event, "words"))
     return by_shares([(Planned(event, 1), PARTS[part]) for event, part in parts])
-
-
-def _count_rows(curator: Curator, event: Event) -> float:
-    assert isinstance(event, GaussianRelease)
-    counts = curator.sums(TreeSums((stump(),), statistics=COUNT), event)
-    return float(counts[0, 0, 0]) / CLIP_STEPS
 
 
 def _read_values(plan: InferencePlan, released: Sequence[bytes]) -> dict[str, list[str]]:
@@ -421,11 +394,7 @@ def _classes(released: list[str], kind: str) -> tuple[Any, ...]:
     return tuple(classes[:MAX_CLASSES])
 
 
-def _boolean(name: str) -> BooleanFeature:
-    """Return the feature of a boolean column, which needs no inference."""
-    return BooleanFeature(name, missing=True, reason="the column holds truth values by its type")
-
-
+_BOOLEAN_REASON = "the column holds truth values by its type"
 _NOBODY = "(no value stood out)"
 """The only category of a column in which no value exceeded the threshold."""
 
@@ -468,7 +437,8 @@ def learn_domain(
     warn_of_parameters(epsilon, delta, random_state)
     table = open_without_domain(open_remote(frame), y, target)
     plan = plan_inference(table, target, task, part, delta, threshold_delta=threshold_delta)
-    earlier = _price(part)
+    # The cost of the given part if it was inferred, assumed to be from the same rows.
+    earlier = None if part.get("privacy") is None else read_privacy(part["privacy"])
     if not inferences_of(plan.given) <= reported_inferences(earlier):
         raise DomainError(
             'given: a part was learned privately, but its price ("privacy") is not there: give the '
@@ -477,7 +447,8 @@ def learn_domain(
     if earlier is not None:
         check_domain_inference(earlier, plan.unit)
     accountant = plan.accountant
-    plan = plan.with_releases(calibrate(plan.releases, epsilon, delta, accountant))
+    made = calibrate(plan.releases, epsilon, delta, accountant)
+    plan = replace(plan, releases=tuple(made))
     check_grid(planned.event for planned in plan.releases)
     pending_charge = None
     if account is not None:
@@ -501,12 +472,6 @@ def report_inference(
     assumed = (*_ASSUMED, *(unit_assumptions(plan.unit) if plan.unit else ()))
     parameters = {"target": plan.target_name, "lessons": " ".join(sorted(domain.inferences))}
     return write_report(ledger, plan.unit, assumed, seeded, parameters, plan.digest, "Domain.learn")
-
-
-def _price(part: Mapping[str, Any]) -> PrivacyReport | None:
-    """Return the cost of the given part if it was inferred, assumed to be from the same rows."""
-    payload = part.get("privacy")
-    return None if payload is None else read_privacy(payload)
 
 
 def _check(target: Any, task: Any, ledger: Any) -> None:

@@ -1,8 +1,6 @@
-"""The public part of a domain whose rest is inferred.
+"""The public part of a domain whose rest is inferred, and messages about what is not declared.
 
-It may be a skeleton, in which null stands for what is inferred.
-
-Arguments of private domain inference, and its messages.
+The part may be a skeleton, in which null stands for what is inferred.
 """
 
 from __future__ import annotations
@@ -20,13 +18,15 @@ from privboost._core.unit import Unit, column_of
 from privboost._core.warnings import warn, warn_after_spending
 from privboost.accounting.formulas import round_up
 from privboost.accounting.ledger import Ledger
-from privboost.data.domain import Domain, read_json
-from privboost.data.feature_base import MAX_CLASSES, Label, check_labels, check_scale
-from privboost.data.features import FEATURE_KINDS, OPEN_KIND, ClassTarget, Feature, Target
+from privboost.data.domain import Domain
+from privboost.data.domain_json import read_json
+from privboost.data.feature_base import MAX_CLASSES, check_labels, check_scale
+from privboost.data.features import FEATURE_KINDS, OPEN_KIND, Feature
 from privboost.data.table import Batch
+from privboost.data.targets import ClassTarget, Target
 from privboost.data.times import read_durations
-from privboost.data.units import read_unit_names
-from privboost.data.values import code_labels, column_kind, read_numbers
+from privboost.data.unit_names import read_unit_names
+from privboost.data.values import Label, code_labels, column_kind, read_numbers
 
 _KEYS = ("features", "target", "unit", "leave_out")
 
@@ -37,19 +37,15 @@ class PartialDomain:
 
     Attributes
     ----------
-    features : dict from name to Feature
-        Features that are declared completely.
+    features, target
+        What is declared completely.
     kinds : dict
         Column types ("number", "text" or "duration") of features of which only the kind is
         declared.
-    target : Target or None
-        The target, if it is declared completely.
     task : str or None
         "classes" or "number", if that is all that is declared of the target.
     scale : str
         The scale of a number to predict whose bounds are inferred.
-    unit : Unit or None
-        The protected unit.
     leave_out : tuple of str
         Columns that are no features.
     """
@@ -64,16 +60,7 @@ class PartialDomain:
 
 
 def read_partial_domain(given: Mapping[str, Any], target: str) -> PartialDomain:
-    """Read a part of a domain's JSON payload by completing it.
-
-    Parameters
-    ----------
-    given : mapping
-        The part: "features", "target" and "unit" as in a domain, and "leave_out", a list of
-        columns. A feature may declare its kind alone.
-    target : str
-        The target's name.
-    """
+    """Read a part of a domain's JSON payload by completing it; see `given` of `Domain.learn`."""
     given = {key: part for key, part in given.items() if key not in ("version", "privacy")}
     for key in given:
         if key not in _KEYS:
@@ -81,8 +68,7 @@ def read_partial_domain(given: Mapping[str, Any], target: str) -> PartialDomain:
     features = given.get("features") or {}
     kinds: dict[str, str] = {}
     if isinstance(features, Mapping):
-        whole, kinds = _sort(features)
-        features = whole
+        features, kinds = _sort(features)
     payload: dict[str, Any] = {"version": 1, "features": features or _SPARE}
     declared = given.get("target") or {}
     if not isinstance(declared, Mapping):
@@ -185,15 +171,7 @@ def target_name_of(given: Mapping[str, Any]) -> str | None:
 
 
 def check_classes(classes: Any, task: str) -> tuple[Label, ...]:
-    """Check the parameter `classes`, which declares classes without a domain.
-
-    Parameters
-    ----------
-    classes : sequence
-        The parameter.
-    task : str
-        What the target is: "classes" or "number".
-    """
+    """Check the parameter `classes`, which declares classes without a domain."""
     if task != "classes":
         raise ValueError("classes is for classifiers, and the target is a number")
     return check_labels(classes, "classes", MAX_CLASSES, least=2)

@@ -20,11 +20,10 @@ from privboost.accounting.events import Planned, Relation
 from privboost.accounting.ledger import Ledger
 from privboost.accounting.noisy_sums import GaussianRelease
 from privboost.accounts.account import PendingCharge
-from privboost.data.attached_columns import attach_columns, check_weight_column
-from privboost.data.domain import Domain
-from privboost.data.features import ClassTarget, inferences_of
-from privboost.data.sources import check_columns_present
+from privboost.data.domain import Domain, inferences_of
+from privboost.data.sources import attach_columns, check_columns_present, check_weight_column
 from privboost.data.table import Table
+from privboost.data.targets import ClassTarget
 from privboost.data.values import holds_floats, holds_text
 from privboost.domain_inference.inference import (
     InferencePlan,
@@ -36,8 +35,7 @@ from privboost.domain_inference.inference import (
 from privboost.domain_inference.partial_domain import read_partial_domain
 from privboost.engine.backend import OpenBackend
 from privboost.randomness.keystream import KeyStream
-from privboost.recipes.common.limits import check_grid
-from privboost.recipes.common.plan import Budget
+from privboost.recipes.common.plan import Budget, check_grid
 
 _HOW_TO_WRITE_A_DOMAIN = """learning a domain requires y to be passed, but the target y is None.
 Pass y (labels, or the name of their column), or write a domain: what is public about the table.
@@ -67,22 +65,14 @@ _ROUGH_STEPS, _ROUGH_ROWS = 2**12, 2**6
 class DomainInference:
     """A table without a domain, and the budget for inferring one.
 
-    Parameters
+    Attributes
     ----------
-    X, y
+    X, y, weights
         The arguments of `fit`.
     task : str
         What the target is: "classes" or "number".
     share : float
-        The fraction of the budget for inference.
-    budget : Budget
-        The whole budget.
-    weights : column or str, optional
-        The sample weights, or the column that holds them.
-    seeded : bool
-        Whether noise comes from a seed.
-    open_backend : OpenBackend
-        Opens the backend that holds the rows meanwhile.
+        The fraction of the whole budget for inference.
     part : mapping
         The public part of the domain's JSON payload.
     threshold_delta : float
@@ -167,12 +157,7 @@ class DomainInference:
         """Raise SchemaError if the labels' type is that of the other task; nothing is spent.
 
         Floats are no classes, and strings no numbers, unless the target is given. A text file, and
-        a column of Python objects, have no type.
-
-        Parameters
-        ----------
-        counterpart : str
-            The estimator for such labels.
+        a column of Python objects, have no type. The error names the estimator for such labels.
         """
         if self.y is None or self.table.is_text or self.target not in self.table.columns:
             return
@@ -243,7 +228,8 @@ class DomainInference:
     @property
     def target(self) -> str:
         """The name of the target."""
-        return self.y if isinstance(self.y, str) else _name_of(self.y)
+        name = self.y if isinstance(self.y, str) else getattr(self.y, "name", None)
+        return name if isinstance(name, str) and name else "y"
 
     @cached_property
     def table(self) -> Table:
@@ -253,18 +239,14 @@ class DomainInference:
 
 @dataclass(frozen=True, eq=False)
 class InferredDomain:
-    """A domain that was inferred as part of a fit.
+    """A domain that was inferred as part of a fit, with the report of its cost.
 
     Attributes
     ----------
-    domain : Domain
-        The domain, with the report of its cost.
     budget : Budget
         The budget left for training, or the whole budget with the releases spent within it.
     ledger : Ledger or None
         The ledger to continue, with a placeholder for training; None if training needs its own.
-    placeholder : Planned or None
-        The placeholder.
     """
 
     domain: Domain
@@ -289,7 +271,7 @@ def infer_jointly(
     rest = GaussianRelease("training", math.sqrt(1 / (1 - share)), steps, 1, rows, (1.0,))
     wanted = [*(p.scaled(math.sqrt(1 / share)) for p in plan.releases), Planned(rest, 1)]
     made = calibrate(wanted, budget.epsilon, budget.delta, ledger.accountant)
-    plan, placeholder = plan.with_releases(made[:-1]), made[-1]
+    plan, placeholder = replace(plan, releases=tuple(made[:-1])), made[-1]
     check_grid(planned.event for planned in plan.releases)
     ledger.reserve(made)
     part = Ledger(budget.epsilon, budget.delta, ledger.accountant)
@@ -320,9 +302,8 @@ def infer_separately(
     if pending_charge is not None:
         pending_charge.check(made, after)
     ledger.reserve(made)
-    return InferredDomain(
-        _learn(plan.with_releases(made), inference, ledger, ledger, keys), inference.rest
-    )
+    plan = replace(plan, releases=tuple(made))
+    return InferredDomain(_learn(plan, inference, ledger, ledger, keys), inference.rest)
 
 
 def _learn(
@@ -340,9 +321,3 @@ def _learn(
     report = report_inference(own, plan, domain, inference.seeded)
     # Inference within a fit is part of the fit's entry in the account.
     return replace(domain, privacy=replace(report, rows=ledger.rows, entry=ledger.entry))
-
-
-def _name_of(y: Any) -> str:
-    """Return the name of a series, or "y"."""
-    name = getattr(y, "name", None)
-    return name if isinstance(name, str) and name else "y"

@@ -104,7 +104,7 @@ class LeafAssignment:
             descent.nodes, descent.depth = BlockArrays(nodes), -1
         depth, node_at = max(descent.depth, 0), descent.nodes.at
         slots = blocks.layout.slot_array[tree.feature] if len(blocks) else tree.feature
-        runs = tree.runs if depth == 0 else NO_INTERVALS
+        runs = tree.intervals if depth == 0 else NO_INTERVALS
         descent.depth = -1
 
         def task_of(_: np.ndarray | None, copies: np.ndarray) -> tuple[Any, ...]:

@@ -12,9 +12,10 @@ from sklearn.utils.metaestimators import available_if
 
 from privboost.data.domain import Domain
 from privboost.data.encoding import Encoder
-from privboost.data.features import ClassTarget
-from privboost.data.ordered_features import NumericFeature
+from privboost.data.features import NumericFeature
+from privboost.data.targets import ClassTarget
 from privboost.estimators.base import PrivateRegressor
+from privboost.estimators.class_weights import weights_in_order
 from privboost.estimators.mixins import AnyLossClassifier, PresetEstimator, has_log_odds
 from privboost.estimators.parameters import (
     RunArguments,
@@ -24,7 +25,6 @@ from privboost.estimators.parameters import (
     constructor,
     documented,
 )
-from privboost.estimators.preparation import weights_in_order
 from privboost.mechanisms.curator import Curator
 from privboost.models.linear import LinearScores, loss_curve
 from privboost.randomness.keystream import KeyStream
@@ -37,7 +37,7 @@ from privboost.recipes.adassp import (
     boost_adassp,
     plan_adassp,
 )
-from privboost.recipes.adassp_terms import named_features
+from privboost.recipes.common.coordinates import named_features
 from privboost.recipes.common.plan import Budget
 
 
@@ -100,6 +100,9 @@ class AdaSSPEstimator(PresetEstimator):
         of `fit`.
         """
         return loss_curve(self._fitted(), X, y)
+
+    def _class_weight(self) -> None:
+        """Return None: the plan weighs classes, some of them by released counts."""
 
     def _plan(self, encoder: Encoder, weight_bound: float | None, budget: Budget) -> AdaSSPPlan:
         given = self.get_params(deep=False)

@@ -1,6 +1,8 @@
 """The estimator base class: `fit` from parameters and a table to a model with its report.
 
-Classifiers and regressors: predictions, and exact scores on public rows.
+`fit` prepares a run (`estimators.preparation`: domain, plan, noise, reservation), then trains on
+its rows (`_train`: backend, curator, the recipe's rounds). A subclass provides the recipe's `_plan`
+and `_boost`. Below are classifiers and regressors, with their predictions.
 """
 
 from __future__ import annotations
@@ -25,10 +27,10 @@ from privboost._core.warnings import delayed_warnings
 from privboost.accounts.account import check_account
 from privboost.data.domain import Domain
 from privboost.data.encoding import Encoder
-from privboost.data.features import ClassTarget, NumberTarget
-from privboost.data.ordered_features import NumericFeature
+from privboost.data.features import NumericFeature
 from privboost.data.sources import count_rows
 from privboost.data.table import RemoteTable
+from privboost.data.targets import ClassTarget, NumberTarget
 from privboost.domain_inference.partial_domain import (
     check_classes,
     check_same_classes,
@@ -37,24 +39,23 @@ from privboost.domain_inference.partial_domain import (
     with_classes,
 )
 from privboost.domain_inference.within_fit import DomainInference
+from privboost.estimators.class_weights import check_class_weight, weights_in_order
 from privboost.estimators.parameters import check_arguments
 from privboost.estimators.preparation import (
     FitArguments,
     MakePlan,
     Preparation,
-    Preview,
     Run,
     RunSettings,
+    budget_of,
     choose_backend,
     failures_of,
     ledger_path,
     open_table,
-    price_preview,
     remembering_failure,
-    stated_rows,
-    weights_in_order,
 )
-from privboost.estimators.public_rows import PublicPreparation, budget_of
+from privboost.estimators.preview import Preview, price_preview, stated_rows
+from privboost.estimators.public_rows import PublicPreparation
 from privboost.estimators.sklearn_wrappers import warn_of_score
 from privboost.explanations.explanation import Explanation, LocalExplanation
 from privboost.mechanisms.curator import Curator
@@ -63,7 +64,7 @@ from privboost.models.model import Model, save_model
 from privboost.randomness.keystream import KeyStream
 from privboost.recipes import ESTIMATORS
 from privboost.recipes.common.plan import Budget, PublicRows, within_account
-from privboost.recipes.common.target_range import find_target_range
+from privboost.recipes.common.start import find_target_range
 
 _ANY_FEATURE = (NumericFeature("x", (0, 1)),)
 _ANY_DOMAIN = {
@@ -148,9 +149,57 @@ class PrivateEstimator(BaseEstimator, ABC):
         self._warn_of_defects()
         return self
 
+    def _prepare(self, X: Any, y: Any, sample_weight: Any) -> Preparation:
+        """Return the preparation of a run on these rows."""
+        self._budget()  # the first parameter that is checked
+        X = open_table(X, self.backend)
+        kind = X.preparation(self) if isinstance(X, RemoteTable) else None
+        return self._stages(X, y, sample_weight, partial(count_rows, X), kind)
+
+    def _stages(
+        self, X: Any, y: Any, sample_weight: Any, count: Callable[[], int], kind: Any = None
+    ) -> Preparation:
+        """Return the preparation of a run; `count` returns the number of rows, if it is public."""
+        bound = self._weight_bound(sample_weight)
+        given = FitArguments(X, y, sample_weight, bound, self._class_weight(), self._classes())
+        if kind is None:
+            kind = PublicPreparation if isinstance(self._budget(), PublicRows) else Preparation
+        make_plan = self._planner(count)
+        inference = partial(self._inference, given, make_plan)
+        prepared: Preparation = kind(self._setting(), given, make_plan, inference)
+        return prepared
+
+    def _train(self, run: Run) -> Model:
+        """Train on the rows of a prepared run."""
+        with reading(bool(self.verbose), run.load.source):
+            backend = run.setting.open_backend([run.load])
+        try:
+            curator = run.curator(backend)
+            span = find_target_range(curator, run.plan)
+            structures = run.structures()
+            scores = self._boost(curator, run.plan, structures, rounds_bar(bool(self.verbose)))
+        finally:
+            backend.close()
+        return Model(run.plan.encoder, scores, run.report(), span)
+
+    def _keep(self, model: Model) -> None:
+        self.model_ = model
+        self.privacy_ = model.privacy
+        self.domain_ = model.domain
+        self.n_features_in_ = len(model.domain.features)
+        self.feature_names_in_ = np.array(model.domain.feature_names, dtype=object)
+
     def _warn_of_defects(self) -> None:
         """Warn of defects that released values show, once the model is complete and kept."""
         warn_of_defects(self.model_, find_defects(self.model_))
+
+    @abstractmethod
+    def _plan(self, encoder: Encoder, weight_bound: float | None, budget: Budget) -> Any:
+        """Plan all releases, and calibrate the noise."""
+
+    @abstractmethod
+    def _boost(self, curator: Curator, plan: Any, structures: KeyStream, track: Any) -> Any:
+        """Train on released values; `structures` is the randomness of public choices."""
 
     def preview(self, *, weighted: bool = False, n_rows: int | None = None) -> Preview:
         """Return the guarantee and price of a `fit`, without any row.
@@ -187,109 +236,8 @@ class PrivateEstimator(BaseEstimator, ABC):
         True
         """
         check_flag("weighted", weighted)
-        bound = self._weight_bound("weight" if weighted else None)
-        given = FitArguments(None, None, None, bound, self._class_weight(), self._classes())
-        return price_preview(self._stages(given, partial(stated_rows, n_rows)))
-
-    def _train(self, run: Run) -> Model:
-        """Train on the rows of a prepared run."""
-        with reading(bool(self.verbose), run.load.source):
-            backend = run.open_backend([run.load])
-        try:
-            curator = run.curator(backend)
-            span = find_target_range(curator, run.plan)
-            structures = run.structures()
-            scores = self._boost(curator, run.plan, structures, rounds_bar(bool(self.verbose)))
-        finally:
-            backend.close()
-        return Model(run.plan.encoder, scores, run.report(), span)
-
-    def _prepare(self, X: Any, y: Any, sample_weight: Any) -> Preparation:
-        """Return the preparation of a run on these rows."""
-        self._budget()  # the first parameter that is checked
-        X = open_table(X, self.backend)
-        bound = self._weight_bound(sample_weight)
-        given = FitArguments(X, y, sample_weight, bound, self._class_weight(), self._classes())
-        kind = X.preparation(self) if isinstance(X, RemoteTable) else None
-        return self._stages(given, partial(count_rows, X), kind)
-
-    def _stages(
-        self, given: FitArguments, count: Callable[[], int], kind: Any = None
-    ) -> Preparation:
-        """Return the preparation of a run; `count` returns the number of rows, if it is public."""
-        if kind is None:
-            kind = PublicPreparation if isinstance(self._budget(), PublicRows) else Preparation
-        make_plan = self._planner(count)
-        prepared: Preparation = kind(
-            self._setting(), given, make_plan, partial(self._inference, given, make_plan)
-        )
-        return prepared
-
-    def _budget(self) -> Budget:
-        return budget_of(self.epsilon, self.delta, self.public_rows)
-
-    def _setting(self) -> RunSettings:
-        """Check the parameters that every run has."""
-        check_choice("domain_rows", self.domain_rows, ("same", "other"))
-        check_flag("verbose", self.verbose)
-        if self.domain is not None and self.domain_given is not None:
-            raise ValueError(
-                "domain_given is the known part of a domain whose rest is learned: give it, or "
-                "domain, not both"
-            )
-        account = check_account("budget", self.budget, self.random_state)
-        return RunSettings(
-            self._budget() if account is None else within_account(self._budget(), account),
-            self.random_state,
-            KeyStream.of(self.random_state),
-            choose_backend(self.backend, self._threads()),
-            ledger_path(self.ledger),
-            account,
-            type(self).__name__,
-            None if self.domain is None else self._domain(),
-            self.domain_rows,
-            failures_of(self),
-        )
-
-    def _inference(
-        self, given: FitArguments, make_plan: MakePlan, budget: Budget
-    ) -> tuple[DomainInference, Any]:
-        """Return the domain inference of this run, and a plan of training on a stand-in domain.
-
-        All parameters are checked with that plan before anything is spent.
-        """
-        seeded = self.random_state is not None
-        backend = choose_backend(self.backend, self._threads())
-        part = with_classes(load_partial_domain("domain_given", self.domain_given), given.classes)
-        y = target_name_of(part) if given.y is None else given.y
-        own = (given.X, y, self._task, self.domain_share, budget, given.sample_weight)
-        account = check_account("budget", self.budget, self.random_state)
-        threshold_delta = math.inf if account is None else account.balance().threshold_delta_left
-        inference = DomainInference(*own, seeded, backend, part, threshold_delta)
-        spare = inference.stand_in(self._stand_in())
-        self._check_target(spare)
-        stand_in = make_plan(Encoder.of(spare), given.row_bound, inference.rest)
-        inference.check_label_type(self._counterpart())
-        inference.check_features(self._named_features())
-        inference.check_weights()
-        if given.class_weight is not None:
-            weights_in_order(given.class_weight, inference.given_classes("class_weight"))
-        return inference, stand_in
-
-    def _keep(self, model: Model) -> None:
-        self.model_ = model
-        self.privacy_ = model.privacy
-        self.domain_ = model.domain
-        self.n_features_in_ = len(model.domain.features)
-        self.feature_names_in_ = np.array(model.domain.feature_names, dtype=object)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.categorical = True
-        tags.input_tags.string = True
-        tags.input_tags.sparse = True
-        return tags
+        weights = "weight" if weighted else None
+        return price_preview(self._stages(None, None, weights, partial(stated_rows, n_rows)))
 
     @property
     def feature_importances_(self) -> np.ndarray:
@@ -316,6 +264,65 @@ class PrivateEstimator(BaseEstimator, ABC):
         check_is_fitted(self, "model_")
         return self.model_
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        tags.input_tags.sparse = True
+        return tags
+
+    def _budget(self) -> Budget:
+        return budget_of(self.epsilon, self.delta, self.public_rows)
+
+    def _setting(self) -> RunSettings:
+        """Check the parameters that every run has."""
+        check_choice("domain_rows", self.domain_rows, ("same", "other"))
+        check_flag("verbose", self.verbose)
+        if self.domain is not None and self.domain_given is not None:
+            raise ValueError(
+                "domain_given is the known part of a domain whose rest is learned: give it, or "
+                "domain, not both"
+            )
+        account = check_account("budget", self.budget, self.random_state)
+        return RunSettings(
+            self._budget() if account is None else within_account(self._budget(), account),
+            self.random_state,
+            KeyStream.of(self.random_state),
+            choose_backend(self.backend, count_threads(self.n_jobs)),
+            ledger_path(self.ledger),
+            account,
+            type(self).__name__,
+            None if self.domain is None else self._domain(),
+            self.domain_rows,
+            failures_of(self),
+        )
+
+    def _inference(
+        self, given: FitArguments, make_plan: MakePlan, budget: Budget
+    ) -> tuple[DomainInference, Any]:
+        """Return the domain inference of this run, and a plan of training on a stand-in domain.
+
+        All parameters are checked with that plan before anything is spent.
+        """
+        seeded = self.random_state is not None
+        backend = choose_backend(self.backend, count_threads(self.n_jobs))
+        part = with_classes(load_partial_domain("domain_given", self.domain_given), given.classes)
+        y = target_name_of(part) if given.y is None else given.y
+        own = (given.X, y, self._task, self.domain_share, budget, given.sample_weight)
+        account = check_account("budget", self.budget, self.random_state)
+        threshold_delta = math.inf if account is None else account.balance().threshold_delta_left
+        inference = DomainInference(*own, seeded, backend, part, threshold_delta)
+        spare = inference.stand_in(self._stand_in())
+        self._check_target(spare)
+        stand_in = make_plan(Encoder.of(spare), given.row_bound, inference.rest)
+        inference.check_label_type(self._counterpart())
+        inference.check_features(self._named_features())
+        inference.check_weights()
+        if given.class_weight is not None:
+            weights_in_order(given.class_weight, inference.given_classes("class_weight"))
+        return inference, stand_in
+
     def _planner(self, count: Callable[[], int]) -> MakePlan:
         """Return the planning function, which may `count` rows if defaults depend on them."""
         return self._plan
@@ -327,14 +334,6 @@ class PrivateEstimator(BaseEstimator, ABC):
     def _named_features(self) -> Sequence[str]:
         """Return features that parameters refer to."""
         return ()
-
-    @abstractmethod
-    def _plan(self, encoder: Encoder, weight_bound: float | None, budget: Budget) -> Any:
-        """Plan all releases, and calibrate the noise."""
-
-    @abstractmethod
-    def _boost(self, curator: Curator, plan: Any, structures: KeyStream, track: Any) -> Any:
-        """Train on released values; `structures` is the randomness of public choices."""
 
     def _domain(self) -> Domain:
         domain = self.domain
@@ -362,13 +361,10 @@ class PrivateEstimator(BaseEstimator, ABC):
         name = type(self).__name__.replace(own, other)
         return name if name in ESTIMATORS and other in name else f"PrivBoost{other}"
 
-    def _threads(self) -> int:
-        return count_threads(self.n_jobs)
-
     def _weight_bound(self, sample_weight: Any) -> float | None:
-        bound: float | None = None
-        if self.sample_weight_bound is not None:
-            bound = check_size("sample_weight_bound", self.sample_weight_bound)
+        bound: float | None = self.sample_weight_bound
+        if bound is not None:
+            bound = check_size("sample_weight_bound", bound)
         if sample_weight is None:
             return None
         if bound is None:
@@ -381,8 +377,9 @@ class PrivateEstimator(BaseEstimator, ABC):
         return bound
 
     def _class_weight(self) -> Mapping[Any, float] | None:
-        """Return class weights, if the recipe has them."""
-        return None
+        """Return the checked weights of classes by which rows are loaded, if there are any."""
+        given = getattr(self, "class_weight", None)  # not every recipe has the parameter
+        return None if given is None else check_class_weight(given, self._task)
 
 
 class PublicScoreMixin:

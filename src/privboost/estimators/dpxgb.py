@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from privboost.data.encoding import Encoder
-from privboost.estimators.base import PrivateRegressor
+from privboost.estimators.base import LogisticClassifier, PrivateRegressor
 from privboost.estimators.mixins import TreeClassifier, TreeEstimator
 from privboost.estimators.parameters import (
     ClassWeightArguments,
@@ -15,14 +15,10 @@ from privboost.estimators.parameters import (
     constructor,
     documented,
 )
-from privboost.estimators.preparation import WeighedClasses
 from privboost.mechanisms.curator import Curator
 from privboost.models.trees import TreeScores
 from privboost.randomness.keystream import KeyStream, public_generator
-from privboost.recipes.common.candidates import RandomTrees
-from privboost.recipes.common.newton import start_boosting
 from privboost.recipes.common.plan import Budget
-from privboost.recipes.common.probability_calibration import calibrate_scores
 from privboost.recipes.dpxgb import PRESETS, DPXGBParameters, DPXGBPlan, boost_dpxgb, plan_dpxgb
 
 
@@ -33,7 +29,7 @@ class DPXGBArguments(DPXGBParameters, ClassWeightArguments, RunArguments):
     accountant: str = accountants("game", "rdp")
 
 
-class DPXGBEstimator(WeighedClasses, TreeEstimator):
+class DPXGBEstimator(TreeEstimator):
     """Classifier and regressor of DP-XGB: constructor, plan and boosting."""
 
     _presets = PRESETS
@@ -47,20 +43,11 @@ class DPXGBEstimator(WeighedClasses, TreeEstimator):
     def _boost(
         self, curator: Curator, plan: DPXGBPlan, structures: KeyStream, track: Any
     ) -> TreeScores:
-        settings = plan.settings
-        draws = RandomTrees(
-            plan.encoder,
-            settings.max_depth,
-            settings.features,
-            "one",
-            public_generator(structures),
-        )
-        model = boost_dpxgb(curator, plan, draws, start_boosting(curator, plan), track)
-        return calibrate_scores(curator, plan, plan.scores, model)
+        return boost_dpxgb(curator, plan, public_generator(structures), track)
 
 
 @documented
-class DPXGBClassifier(DPXGBEstimator, TreeClassifier):
+class DPXGBClassifier(DPXGBEstimator, TreeClassifier, LogisticClassifier):
     """A private classifier of boosted greedy trees (DP-XGB).
 
     Examples

@@ -1,9 +1,4 @@
-"""Presets: parameters of published variants, by name.
-
-Classifiers whose loss is a parameter: without log-odds there are no probabilities.
-
-Staged predictions of estimators whose models are trees.
-"""
+"""Parts of estimators: presets, probabilities where the loss gives log-odds, staged predictions."""
 
 from __future__ import annotations
 
@@ -14,7 +9,7 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from privboost._core.checks import check_choice
-from privboost.estimators.base import LogisticClassifier, PrivateClassifier, PrivateEstimator
+from privboost.estimators.base import PrivateClassifier, PrivateEstimator
 from privboost.losses.base import loss_of, losses_of
 
 
@@ -43,7 +38,8 @@ class PresetEstimator(PrivateEstimator):
 def has_log_odds(estimator: Any) -> bool:
     """Whether a classifier's scores are log-odds; else raise an error that lists such losses."""
     known = [name for name in losses_of("classes") if loss_of("classes", name).log_odds]
-    if estimator.loss not in (None, *known):  # None is the default, which does
+    loss = getattr(estimator, "loss", None)
+    if loss not in (None, *known):  # None is the default, which does
         named = " or ".join(f'loss="{name}"' for name in known)
         raise AttributeError(f"probabilities need {named}; see decision_function")
     return True
@@ -71,18 +67,7 @@ class TreeEstimator(PresetEstimator):
         return self._fitted().staged_predict(X)
 
 
-class TreeClassifier(LogisticClassifier):
-    """Adds staged probabilities."""
-
-    def staged_predict_proba(self, X: Any) -> Iterator[np.ndarray]:
-        """Yield class probabilities after each update of training. Costs no privacy.
-
-        To pick a stage by its exact errors on private rows does: see `staged_predict`.
-        """
-        return self._fitted().staged_predict_proba(X)
-
-
-class AnyLossTreeClassifier(AnyLossClassifier):
+class TreeClassifier(PrivateClassifier):
     """Adds staged probabilities where the loss gives log-odds."""
 
     @available_if(has_log_odds)

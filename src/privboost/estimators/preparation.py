@@ -1,14 +1,12 @@
-"""Preparation of a run: domain, plan, schema check and reservation, before a row is read.
+"""Stages from parameters and a table to a run: all is checked and reserved before a row is read.
 
-Public weights of classes, by which rows weigh according to their labels.
-
-Parameters of every run: the table, the backend and the ledger's file.
-
-Guarantee and price of a fit, before a row is read.
+`Preparation.run` leads through the stages: the domain, the plan with its noise, the table's schema,
+and the reservation of the whole plan in the ledger. A `Run` is what comes out: ready to read rows.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,24 +15,22 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from sklearn.exceptions import DataConversionWarning
 
-from privboost._core.checks import check_count, check_file, check_size
-from privboost._core.errors import BudgetError, DeviceError, DomainError
-from privboost._core.grid import WEIGHT_STEPS
+from privboost._core.checks import check_file, is_number, shown
+from privboost._core.errors import BudgetError, DeviceError
 from privboost._core.pickling import fresh_copy
 from privboost._core.progress import counting_charges
 from privboost._core.unit import Unit, column_of, unit_assumptions
 from privboost._core.warnings import warn_of_parameters
-from privboost.accounting.ledger import Ledger, checked_ledger
+from privboost.accounting.ledger import Ledger
 from privboost.accounts.account import BudgetAccount, PendingCharge
-from privboost.accounts.balance import Balance, format_share, round_down
 from privboost.cuda.backend import open_cuda
-from privboost.data.attached_columns import open_source
-from privboost.data.domain import Domain
+from privboost.data.contribution_bound import UnitRule
+from privboost.data.domain import Domain, inferences_of
 from privboost.data.encoding import Encoder
-from privboost.data.features import inferences_of
-from privboost.data.loading import Load, Loader, RowLoader, UnitRule, check_schema
+from privboost.data.loading import Load, Loader, RowLoader, check_schema, open_source
 from privboost.data.sources import is_column_vector
 from privboost.data.table import RemoteTable, Table
 from privboost.distributed.frames import open_backend_of, open_remote
@@ -45,69 +41,40 @@ from privboost.domain_inference.within_fit import (
     infer_separately,
 )
 from privboost.engine.backend import Backend, OpenBackend
+from privboost.estimators.class_weights import weights_in_order
 from privboost.estimators.sklearn_wrappers import warn_of_wrappers
 from privboost.mechanisms.curator import Curator
 from privboost.randomness.keystream import KeyStream
 from privboost.recipes.common.plan import PUBLIC_CLASS_WEIGHTS, Budget, Plan, PublicRows
-from privboost.reports.report import (
-    WEIGHTED,
-    PrivacyReport,
-    add_domain_inference,
-    check_domain_inference,
-    write_report,
-)
+from privboost.reports.report import WEIGHTED, PrivacyReport
+from privboost.reports.writing import add_domain_inference, check_domain_inference, write_report
+
+MakePlan = Callable[[Encoder, float | None, Budget], Any]
+"""Function of an encoder, the largest weight of a row and a budget that returns a plan."""
 
 
-class WeighedClasses:
-    """Adds `class_weight`."""
+def budget_of(epsilon: Any, delta: Any, public_rows: Any) -> Budget:
+    """Return the budget, which is unlimited if the caller declares the rows public.
 
-    class_weight: Any
-    _task: str
-
-    def _class_weight(self) -> Mapping[Any, float] | None:
-        return check_class_weight(self.class_weight, self._task)
-
-
-def check_class_weight(given: Any, task: str) -> dict[Any, float] | None:
-    """Return checked weights of classes, or raise.
-
-    Parameters
-    ----------
-    given : mapping or None
-        Value of `class_weight`.
-    task : {"classes", "number"}
-        Kind of target.
+    Raises
+    ------
+    BudgetError
+        If only one of an infinite epsilon and that declaration is given.
     """
-    if given is None:
-        return None
-    if task != "classes":
-        raise ValueError("class_weight is for classes, and the target is a number")
-    if isinstance(given, str):
-        raise ValueError(
-            f"class_weight={given!r} needs the counts of classes, which are private. Give public "
-            'weights, such as {"no": 1, "yes": 5}; BoostedAdaSSPClassifier releases counts for '
-            '"balanced", out of its budget'
+    if not isinstance(public_rows, bool | np.bool_):  # a string such as "no" declares nothing
+        raise ValueError(f"public_rows must be True or False; {shown(public_rows)} is not")
+    infinite = is_number(epsilon) and epsilon == math.inf
+    if infinite and not public_rows:
+        raise BudgetError(
+            "epsilon is infinite: nothing would be protected. If every row is public, say so with "
+            "public_rows=True (--public-rows); for private rows epsilon must be finite"
         )
-    if not isinstance(given, Mapping) or len(given) < 2:
-        raise ValueError("class_weight must be a mapping from all classes to public weights")
-    if len({str(name) for name in given}) < len(given):
-        raise ValueError("class_weight: two of its classes are the same string")
-    checked = {name: check_size("each of class_weight", part) for name, part in given.items()}
-    if min(checked.values()) * WEIGHT_STEPS < max(checked.values()):
-        raise ValueError(
-            f"class_weight: each weight must be at least 1/{WEIGHT_STEPS} of the largest; smaller "
-            "ones are rounded to 0"
+    if public_rows and not infinite:
+        raise BudgetError(
+            "public_rows=True goes with epsilon=math.inf only: rows that have a finite epsilon are "
+            "private"
         )
-    return checked
-
-
-def weights_in_order(given: Mapping[Any, float], target: Any) -> tuple[float, ...]:
-    """Return the weight of each class in the model's order; classes match by their string."""
-    by_text = {str(name): value for name, value in given.items()}
-    classes = [str(name) for name in target.ordered]
-    if set(by_text) != set(classes):
-        raise ValueError(f"class_weight must give a weight for each of {', '.join(classes)}")
-    return tuple(by_text[name] for name in classes)
+    return PublicRows(delta) if public_rows else Budget(epsilon, delta)
 
 
 def open_table(data: Any, backend: Any) -> Any:
@@ -132,15 +99,12 @@ def choose_backend(backend: Any, threads: int) -> OpenBackend:
 
 def ledger_path(ledger: Any) -> Path | None:
     """Return the path of the ledger's file, or None."""
-    if ledger is not None and not isinstance(ledger, str | Path):
-        raise TypeError("ledger must be the path of a file, or None")
     if ledger is None:
         return None
+    if not isinstance(ledger, str | Path):
+        raise TypeError("ledger must be the path of a file, or None")
     check_file("ledger", ledger)
     return Path(ledger)
-
-
-MakePlan = Callable[[Encoder, float | None, Budget], Any]
 
 
 @dataclass(frozen=True)
@@ -167,28 +131,9 @@ class FitArguments:
 class RunSettings:
     """Checked parameters of a run.
 
-    Attributes
-    ----------
-    budget : Budget
-        The privacy budget.
-    random_state : int or None
-        The seed.
-    keys : KeyStream
-        The randomness.
-    open_backend : OpenBackend
-        Opens the backend that holds the rows.
-    ledger : Path or None
-        File of the ledger.
-    account : BudgetAccount or None
-        Account that the plan is charged to.
-    what : str
-        Name of the estimator or function, for reports and accounts.
-    domain : Domain or None
-        The domain; None if it is to be learned.
-    domain_rows : str
-        Rows that a learned domain was learned from: "same" or "other".
-    unfinished : tuple of str
-        Reservations of earlier runs of the estimator that failed.
+    `what` names the estimator or function in reports and accounts, `domain` is None if it is to be
+    learned, `domain_rows` tells which rows a learned one came from ("same" or "other"), and
+    `unfinished` lists the reservations of earlier runs of the estimator that failed.
     """
 
     budget: Budget
@@ -202,21 +147,18 @@ class RunSettings:
     domain_rows: str
     unfinished: tuple[str, ...] = ()
 
+    @property
+    def seeded(self) -> bool:
+        """Whether anybody who knows the seed can remove the noise."""
+        return self.random_state is not None
+
 
 @dataclass(frozen=True, eq=False)
 class DomainAndBudget:
     """Domain and budget of a plan.
 
-    Attributes
-    ----------
-    domain : Domain
-        The domain, declared or learned.
-    budget : Budget
-        Budget of the plan.
-    paid : PrivacyReport or None
-        Report of a domain inference whose price adds to the plan's.
-    learned : Learned or None
-        Result of the domain inference of this fit.
+    `paid` is the report of a domain inference whose price adds to the plan's, `learned` the domain
+    inference of this very fit.
     """
 
     domain: Domain
@@ -229,17 +171,14 @@ class DomainAndBudget:
 class Run:
     """A prepared run: everything is reserved, and no row has been read."""
 
+    setting: RunSettings
     plan: Plan
-    digest: str
     ledger: Ledger
-    inference: PrivacyReport | None
+    paid: PrivacyReport | None
     keys: KeyStream
     load: Load
     unit_kind: str
-    open_backend: OpenBackend
     assumptions: tuple[str, ...]
-    seeded: bool
-    what: str
 
     def curator(self, backend: Backend) -> Curator:
         """Return the curator of these rows."""
@@ -249,30 +188,22 @@ class Run:
         """Return the randomness of public choices."""
         return self.keys.child("structures")
 
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """Parameters that the report lists."""
-        return parameters_of(self.plan)
-
     def report(self) -> PrivacyReport:
         """Return the privacy report of the run."""
-        report = write_report(
-            self.ledger,
-            self.plan.encoder.domain.unit,
-            self.assumptions,
-            self.seeded,
-            self.parameters,
-            self.digest,
-            self.what,
-        )
-        return (
-            report
-            if self.inference is None
-            else add_domain_inference(self.inference, report, "training")
-        )
+        report = write_run_report(self.setting, self.plan, self.ledger, self.assumptions)
+        return report if self.paid is None else add_domain_inference(self.paid, report, "training")
 
 
-def parameters_of(plan: Plan) -> dict[str, Any]:
+def write_run_report(
+    setting: RunSettings, plan: Plan, ledger: Ledger, assumptions: tuple[str, ...]
+) -> PrivacyReport:
+    """Return the report of a run, without the price of a domain that was learned before."""
+    parameters, unit = reported_parameters(plan), plan.encoder.domain.unit
+    about = (setting.seeded, parameters, plan.digest, setting.what)
+    return write_report(ledger, unit, assumptions, *about)
+
+
+def reported_parameters(plan: Plan) -> dict[str, Any]:
     """Return the parameters of a plan that its report lists."""
     weights = plan.class_weight
     own = {} if weights is None else {"class_weight": list(weights)}
@@ -282,17 +213,8 @@ def parameters_of(plan: Plan) -> dict[str, Any]:
 class Preparation:
     """Leads from parameters and a table to a run, stage by stage.
 
-    Parameters
-    ----------
-    setting : Setting
-        Checked parameters of the run.
-    given : Given
-        Arguments of `fit`.
-    make_plan : callable
-        Function of an encoder, the bound of weights and a budget that returns a plan.
-    inference : callable
-        Function of a budget that returns the domain inference, where there is no domain, and a
-        plan of training on a stand-in domain.
+    `inference` is a function of a budget that returns the domain inference, where there is no
+    domain, and a plan of training on a stand-in domain.
     """
 
     _run: type[Run] = Run
@@ -304,43 +226,29 @@ class Preparation:
         make_plan: MakePlan,
         inference: Callable[[Budget], tuple[DomainInference, Plan]],
     ) -> None:
-        self.setting, self.given, self._make_plan, self._inference = (
-            setting,
-            given,
-            make_plan,
-            inference,
-        )
+        self.setting, self.given = setting, given
+        self._make_plan, self._inference = make_plan, inference
 
     def run(self) -> Run:
         """Check everything, and reserve the whole plan; return the run, which may read rows."""
         self.warn()
         ground = self.ground()
         plan = self.plan(ground)
-        digest = plan.digest
         loader, table = self.rows(plan)
-        unit_kind = self.judge_schema(loader, table)
-        self.check(plan, unit_kind)
-        self._warn_of_column_vectors()
+        unit_kind = self.check_table(plan, loader, table)
+        for name in ("y", "sample_weight"):
+            if is_column_vector(getattr(self.given, name)):
+                message = f"A column-vector {name} was passed when a 1d array was expected"
+                warnings.warn(message, DataConversionWarning, stacklevel=3)
         ledger = self.reserve(ground, plan)
-        return self._run(
-            plan,
-            digest,
-            ledger,
-            ground.paid,
-            self.keys,
-            Load(loader, table),
-            unit_kind,
-            self.setting.open_backend,
-            self.assumptions(ground, plan),
-            self.setting.random_state is not None,
-            self.setting.what,
-        )
+        own, load = self.assumptions(ground, plan), Load(loader, table)
+        return self._run(self.setting, plan, ledger, ground.paid, self.keys, load, unit_kind, own)
 
     def warn(self) -> None:
         """Warn of a seed, of a weak budget, and of scikit-learn's wrappers around `fit`."""
         setting = self.setting
         warn_of_parameters(setting.budget.epsilon, setting.budget.delta, setting.random_state)
-        if setting.random_state is None:  # else there is no guarantee to lose
+        if not setting.seeded:  # else there is no guarantee to lose
             warn_of_wrappers(setting.account is not None)
 
     @cached_property
@@ -354,16 +262,13 @@ class Preparation:
         if setting.domain is not None:
             return DomainAndBudget(setting.domain, setting.budget, self.paid_before(setting.domain))
         inference, stand_in = self._inference(setting.budget)
-        if all(planned.event.mu is not None for planned in stand_in.releases):
-            learned = infer_jointly(
-                inference, setting.ledger, self.pending_charge(inference.unit), self.keys
-            )
+        releases, pending_charge = stand_in.releases, self.pending_charge(inference.unit)
+        if all(planned.event.mu is not None for planned in releases):
+            learned = infer_jointly(inference, setting.ledger, pending_charge, self.keys)
             return DomainAndBudget(learned.domain, learned.budget, None, learned)
-        relation = stand_in.releases[0].event.relation
-        pending_charge = self.pending_charge(inference.unit)
-        after = stand_in.releases
+        relation = releases[0].event.relation
         learned = infer_separately(
-            inference, relation, setting.ledger, pending_charge, after, self.keys
+            inference, relation, setting.ledger, pending_charge, releases, self.keys
         )
         return DomainAndBudget(learned.domain, learned.budget, learned.domain.privacy, learned)
 
@@ -403,12 +308,9 @@ class Preparation:
         loader = RowLoader(own, roles, given.weight_bound, rule, class_steps=plan.class_steps)
         return loader, source
 
-    def judge_schema(self, loader: Loader, table: Table) -> str:
+    def check_table(self, plan: Plan, loader: Loader, table: Table) -> str:
         """Refuse a table that does not fit the domain; return the kind of its unit column."""
         return check_schema(loader, table)
-
-    def check(self, plan: Plan, unit_kind: str) -> None:
-        """Refuse a plan that cannot run, before anything more is spent."""
 
     def pending_charge(
         self, unit: Unit | None, inference: PrivacyReport | None = None
@@ -471,21 +373,12 @@ class Preparation:
             texts.append(f"learned about {domain.target.name!r}: {domain.target.describe()}")
         return (*texts, *plan.assumptions)
 
-    def _warn_of_column_vectors(self) -> None:
-        for name in ("y", "sample_weight"):
-            if is_column_vector(getattr(self.given, name)):
-                message = f"A column-vector {name} was passed when a 1d array was expected"
-                warnings.warn(message, DataConversionWarning, stacklevel=4)
-
 
 @contextmanager
 def remembering_failure(estimator: Any) -> Iterator[None]:
-    """Record a run that fails after its reservation: reports of later runs name it.
+    """Record a run that fails after its reservation, in the estimator or search that made it.
 
-    Parameters
-    ----------
-    estimator : estimator or search
-        Owner of the run's `epsilon` and `delta`; it keeps the record as `_unfinished`.
+    Reports of its later runs name that one too.
     """
     epsilon, delta = estimator.epsilon, estimator.delta  # they may be set meanwhile
     with counting_charges() as charges:
@@ -535,83 +428,3 @@ def _origin(ground: DomainAndBudget) -> str:
         f"the domain was learned privately ({ground.domain.privacy.guarantee}) from other rows: no "
         "protected unit is among both"
     )
-
-
-@dataclass(frozen=True)
-class Preview:
-    """Guarantee and price of a fit.
-
-    Attributes
-    ----------
-    privacy : PrivacyReport
-        The report that `privacy_` would be: ε and δ, every release with its noise and share, the
-        assumptions. Releases that a recipe chooses during training appear as one.
-    before, after : Balance or None
-        Balance of the account before and after the fit; None without one.
-    """
-
-    privacy: PrivacyReport
-    before: Balance | None = None
-    after: Balance | None = None
-
-    @property
-    def left(self) -> float | None:
-        """ε that the account would have left for one more run of Gaussian noise."""
-        return None if self.after is None else self.after.left
-
-    def __str__(self) -> str:
-        lines = ["Nothing was spent, and no row was read: this is what a fit would be.", ""]
-        lines.append(str(self.privacy))
-        if self.before is not None and self.after is not None:
-            taken = self.after.share_of(self.after.entries[-1].price)
-            lines.append(
-                f"  account     {self.after.dataset}: {format_share(taken)} of it would be taken; "
-                f"epsilon {round_down(self.after.left)} would be left for one more run of Gaussian "
-                f"noise ({round_down(self.before.left)} now)"
-            )
-        return "\n".join(lines)
-
-    __repr__ = __str__
-
-
-def price_preview(preparation: Preparation) -> Preview:
-    """Return the price of a run without spending anything; refuses what the run would refuse."""
-    setting = preparation.setting
-    if isinstance(setting.budget, PublicRows):
-        raise BudgetError("public_rows: rows that are public have no price")
-    if setting.domain is None:
-        raise DomainError(
-            "a preview needs the whole domain: the part that is to be learned, and the noise that "
-            "is left for training, depend on rows (Domain.learn learns a domain separately)"
-        )
-    if setting.ledger is not None:
-        checked_ledger(setting.ledger)
-    preparation.warn()
-    ground = preparation.ground()
-    plan = preparation.plan(ground)
-    ledger = Ledger(ground.budget.epsilon, ground.budget.delta, plan.accountant)
-    ledger.reserve(plan.releases)
-    report = write_report(
-        ledger,
-        ground.domain.unit,
-        preparation.assumptions(ground, plan),
-        setting.random_state is not None,
-        parameters_of(plan),
-        plan.digest,
-        setting.what,
-    )
-    if plan.is_exchanged:  # a fit reports a bound of all its choices
-        report = replace(report, epsilon=ledger.epsilon)
-    whole = report if ground.paid is None else add_domain_inference(ground.paid, report, "training")
-    pending_charge = preparation.pending_charge(ground.domain.unit, ground.paid)
-    if pending_charge is None:
-        return Preview(whole)
-    after = pending_charge.after(plan.releases, ledger.cost, ledger.delta)
-    return Preview(whole, pending_charge.account.balance(), after)
-
-
-def stated_rows(n_rows: Any) -> int:
-    """Return the number of rows, on which the defaults of a recipe depend."""
-    if n_rows is None:
-        raise ValueError("n_rows (--rows) must be given: the defaults of this recipe depend on it")
-    return check_count("n_rows", n_rows)

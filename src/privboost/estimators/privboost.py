@@ -8,7 +8,7 @@ from typing import Any
 
 from privboost.data.domain import Domain
 from privboost.data.encoding import Encoder
-from privboost.data.ordered_features import NumericFeature
+from privboost.data.features import NumericFeature
 from privboost.domain_inference.within_fit import DomainInference
 from privboost.estimators.base import LogisticClassifier, PrivateEstimator, PrivateRegressor
 from privboost.estimators.parameters import (
@@ -18,14 +18,18 @@ from privboost.estimators.parameters import (
     constructor,
     documented,
 )
-from privboost.estimators.preparation import FitArguments, MakePlan, WeighedClasses
+from privboost.estimators.preparation import FitArguments, MakePlan
 from privboost.mechanisms.curator import Curator
 from privboost.models.additive import AdditiveScores
 from privboost.models.interactions import InteractionScores
 from privboost.randomness.keystream import KeyStream, public_generator
 from privboost.recipes.common.plan import Budget
-from privboost.recipes.privboost import boost_privboost
-from privboost.recipes.privboost_plan import PrivBoostParameters, PrivBoostPlan, plan_privboost
+from privboost.recipes.privboost import (
+    PrivBoostParameters,
+    PrivBoostPlan,
+    boost_privboost,
+    plan_privboost,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +39,7 @@ class PrivBoostArguments(PrivBoostParameters, ClassWeightArguments, RunArguments
     accountant: str = accountants("gdp", "pld", "rdp")
 
 
-class PrivBoostEstimator(WeighedClasses, PrivateEstimator):
+class PrivBoostEstimator(PrivateEstimator):
     """Classifier and regressor of PrivBoost: constructor, plan and boosting."""
 
     @constructor(PrivBoostArguments)
@@ -98,7 +102,7 @@ class PrivBoostRegressor(PrivBoostEstimator, PrivateRegressor):
     ...           "features": {"x": {"kind": "numeric", "bounds": [0, 1]}},
     ...           "target": {"name": "y", "bounds": [0, 1]}}
     >>> x = np.linspace(0, 1, 10_000)
-    >>> model = PrivBoostRegressor(epsilon=1.0, delta=1e-6, domain=domain).fit(x[:, None], x**2)
+    >>> model = PrivBoostRegressor(epsilon=3.0, delta=1e-6, domain=domain).fit(x[:, None], x**2)
     >>> bool(abs(model.predict([[0.5]])[0] - 0.25) < 0.2)
     True
     """

@@ -6,7 +6,7 @@ Every rule is backed by figures of docs/results.md or docs/recipes.md; the tests
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,25 +15,19 @@ from privboost._core.checks import check_count, check_flag
 from privboost._core.errors import DomainError
 from privboost._core.unit import Unit
 from privboost.data.domain import Domain
-from privboost.data.features import ClassTarget, Target
+from privboost.data.targets import Target
 from privboost.domain_inference.partial_domain import (
     load_partial_domain,
     read_partial_domain,
     target_name_of,
 )
 from privboost.recipes import ESTIMATORS, RECIPES
-from privboost.recipes.common.plan import Budget
+from privboost.recipes.common.plan import Budget, Task
 
 _LARGE_EPSILON = 3.0
 """Least ε at which greedy trees are ahead for numbers under pure ε."""
 _SMALL_EPSILON = 0.1
 _FEW_ROWS = 6000
-
-
-_FEDERATED = (
-    "no server is trusted: give fit a Federation, whose parties keep their rows and add the noise; "
-    "the domain must be written whole"
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,177 +128,120 @@ def recommend(
             "a delta, and no streams"
         )
     budget = Budget(epsilon, 0.0 if pure else delta)
-    facts = _Facts.of(domain, budget, None if rows is None else check_count("rows", rows))
+    rows = None if rows is None else check_count("rows", rows)
+    given, target, unit = _read_domain(domain)
+    names = {name: recipe.estimators.get(target.task, "") for name, recipe in RECIPES.items()}
     if streams:
-        return _for_streams(facts, readable)
-    found = _at_once(facts, readable)
-    return found if trusted_server else replace(found, reasons=(*found.reasons, _FEDERATED))
-
-
-@dataclass(frozen=True, eq=False)
-class _Facts:
-    """Public facts.
-
-    Attributes
-    ----------
-    given : dict
-        The estimator's parameter `domain` or `domain_given`.
-    target : Target
-        The target.
-    unit : Unit or None
-        The protected unit.
-    budget : Budget
-        The privacy budget.
-    rows : int or None
-        Approximate number of rows.
-    """
-
-    given: dict[str, Any]
-    target: Target
-    unit: Unit | None
-    budget: Budget
-    rows: int | None
-    task: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        task = "classes" if isinstance(self.target, ClassTarget) else "number"
-        object.__setattr__(self, "task", task)
-
-    @classmethod
-    def of(cls, domain: Any, budget: Budget, rows: int | None) -> _Facts:
-        """Return the facts of a domain, or of a part of one."""
-        declared = load_partial_domain("domain", domain)
-        if "version" in declared:
-            whole = domain if isinstance(domain, Domain) else Domain.from_dict(dict(declared))
-            return cls({"domain": whole}, whole.target, whole.unit, budget, rows)
-        target = target_name_of(declared)
-        if target is None:
-            raise DomainError("the target must be named, with classes or bounds")
-        known = read_partial_domain(declared, target)
-        if known.target is None:
-            raise DomainError("the target needs classes or bounds")
-        given = domain if isinstance(domain, str | Path) else dict(declared)
-        return cls({"domain_given": given}, known.target, known.unit, budget, rows)
-
-    def make(self, recipe: str, **settings: Any) -> Any:
-        """Return a recipe's estimator."""
-        name = self.name(recipe)
-        kind = getattr(import_module(f"privboost.{ESTIMATORS[name]}"), name)
-        return kind(self.budget.epsilon, self.budget.delta, **self.given, **settings)
-
-    def name(self, recipe: str) -> str:
-        """Return the name of a recipe's estimator."""
-        return RECIPES[recipe].estimators[self.task]
-
-    @property
-    def pure(self) -> bool:
-        """Whether there is no δ."""
-        return self.budget.delta == 0
-
-    @property
-    def can_vote(self) -> bool:
-        """Whether a vote of rules is possible: classes, and one row for each unit."""
-        return self.task == "classes" and (self.unit is None or self.unit.max_rows == 1)
-
-    def remarks(self) -> list[str]:
-        """Return hints that apply to every recipe."""
-        hints = []
-        if self.rows is not None and self.budget.delta * self.rows > 0.1:
-            hints.append(
-                "look at delta: it is to be far below one over the number of protected units"
-            )
-        few = self.rows is not None and self.rows <= _FEW_ROWS
-        if few and self.budget.epsilon < _SMALL_EPSILON:
-            hints.append(
-                "look at epsilon: with a few thousand rows, noise rules below 0.1; fewer features "
-                "and tight bounds help more than another recipe"
-            )
-        if "domain_given" in self.given:
-            hints.append(
-                "what the domain leaves open is learned, with a tenth of the budget; what is known "
-                "is better written"
-            )
-        return hints
-
-
-def _for_streams(facts: _Facts, readable: bool) -> Recommendation:
-    if facts.pure:
-        raise ValueError("streams: no recipe takes them under pure ε; give a delta above 0")
-    reasons = ["streams: it alone adds rows later, each with an individual privacy filter"]
-    if readable:
-        reasons.append("readable: its trees look at one feature each, and add up to effects")
-    others = {
-        facts.name("privboost"): "if all rows can be fitted at once: it ranks first without streams"
-    }
-    return Recommendation(facts.make("sbdt"), (*reasons, *facts.remarks()), others)
-
-
-def _at_once(facts: _Facts, readable: bool) -> Recommendation:
-    reasons, others = [], {}
-    recipe, settings = "privboost", {}
-    if facts.pure:
-        recipe, reason = _under_pure(facts, readable)
-        reasons.append(reason)
-        other = "sarus" if recipe == "privboost" else "privboost"
-        others[facts.name(other)] = (
-            "where features act together and ε is large"
-            if other == "sarus"
-            else "below ε = 3, or to read the effect of each feature"
-        )
+        if budget.delta == 0:
+            raise ValueError("streams: no recipe takes them under pure ε; give a delta above 0")
+        recipe = "sbdt"
+        reasons = ["streams: it alone adds rows later, each with an individual privacy filter"]
+        if readable:
+            reasons.append("readable: its trees look at one feature each, and add up to effects")
+        others = {"privboost": "if all rows can be fitted at once: it ranks first without streams"}
     else:
-        reasons.append(_first_of(facts))
-        others[facts.name("sbdt")] = (
-            "if rows are to be added later; of the others it is next by AUC up to ε = 1"
-            if facts.task == "classes"
-            else "if rows are to be added later"
+        recipe, reasons, others = _choose(budget, target, readable)
+        if readable:
+            reasons.append("readable: one effect for each feature, with errors, and nothing else")
+            others |= _readable_alternatives(budget, target, unit)
+            if budget.delta:
+                given["interactions"] = False
+                reasons.append(
+                    "ranks were measured with interactions, which are left out to be read"
+                )
+    reasons += _hints(budget, rows, "domain_given" in given)
+    if not trusted_server:
+        reasons.append(
+            "no server is trusted: give fit a Federation, whose parties keep their rows and add "
+            "the noise; the domain must be written whole"
         )
-        if facts.task == "classes":
-            others[facts.name("sarus")] = (
-                "where features tell next to nothing alone, and much together: such made-up tables "
-                "are its best"
-            )
-    if readable:
-        reasons.append("readable: one effect for each feature, with errors, and nothing else")
-        if not facts.pure:
-            settings = {"interactions": False}
-            reasons.append("ranks were measured with interactions, which are left out to be read")
-        others |= _readable_others(facts)
-    elif facts.task == "classes" and not facts.pure and facts.budget.epsilon <= _SMALL_EPSILON:
-        others[facts.name("adassp")] = "if F1 counts: at ε up to 0.1 it has more of it"
-    estimator = facts.make(recipe, **settings)
-    return Recommendation(estimator, (*reasons, *facts.remarks()), others)
-
-
-def _under_pure(facts: _Facts, readable: bool) -> tuple[str, str]:
-    """Return the recipe for a δ of 0, and the reason."""
-    large = facts.budget.epsilon >= _LARGE_EPSILON
-    if facts.task == "number" and large and not readable:
-        return "sarus", (
-            "pure ε, a number, ε of 3 or more: there its greedy trees are ahead on both tables "
-            "that were measured"
-        )
-    return "privboost", (
-        "pure ε: beside Sarus' trees, which need no δ either, it is ahead on most tables, and "
-        "up to ε = 1 on nearly all"
+    kind = getattr(import_module(f"privboost.{ESTIMATORS[names[recipe]]}"), names[recipe])
+    estimator = kind(budget.epsilon, budget.delta, **given)
+    return Recommendation(
+        estimator, tuple(reasons), {names[other]: when for other, when in others.items()}
     )
 
 
-def _first_of(facts: _Facts) -> str:
-    """Return where the default ranks first."""
-    if facts.task == "number":
-        return "a number: it has the least RMSE on every table, at every ε that was measured"
-    if isinstance(facts.target, ClassTarget) and len(facts.target.classes) > 2:
-        return "several classes: it has the least log-loss at every ε that was measured"
-    return "two classes: by AUC it has the best mean rank at every ε that was measured"
+def _read_domain(domain: Any) -> tuple[dict[str, Any], Target, Unit | None]:
+    """Return the estimator's parameter `domain` or `domain_given`, the target and the unit."""
+    declared = load_partial_domain("domain", domain)
+    if "version" in declared:
+        whole = domain if isinstance(domain, Domain) else Domain.from_dict(dict(declared))
+        return {"domain": whole}, whole.target, whole.unit
+    name = target_name_of(declared)
+    if name is None:
+        raise DomainError("the target must be named, with classes or bounds")
+    known = read_partial_domain(declared, name)
+    if known.target is None:
+        raise DomainError("the target needs classes or bounds")
+    given = domain if isinstance(domain, str | Path) else dict(declared)
+    return {"domain_given": given}, known.target, known.unit
 
 
-def _readable_others(facts: _Facts) -> dict[str, str]:
+def _choose(
+    budget: Budget, target: Target, readable: bool
+) -> tuple[str, list[str], dict[str, str]]:
+    """Return the recipe for rows that are fitted at once, with reasons and alternatives."""
+    task = Task.of(target)
+    recipe, number = "privboost", task.target == "number"
+    if budget.delta == 0:
+        if number and budget.epsilon >= _LARGE_EPSILON and not readable:
+            recipe = "sarus"
+            reason = (
+                "pure ε, a number, ε of 3 or more: there its greedy trees are ahead on both tables "
+                "that were measured"
+            )
+            others = {"privboost": "below ε = 3, or to read the effect of each feature"}
+        else:
+            reason = (
+                "pure ε: beside Sarus' trees, which need no δ either, it is ahead on most tables, "
+                "and up to ε = 1 on nearly all"
+            )
+            others = {"sarus": "where features act together and ε is large"}
+    elif number:
+        reason = "a number: it has the least RMSE on every table, at every ε that was measured"
+        others = {"sbdt": "if rows are to be added later"}
+    else:
+        reason = (
+            "several classes: it has the least log-loss at every ε that was measured"
+            if task.n_outputs > 1
+            else "two classes: by AUC it has the best mean rank at every ε that was measured"
+        )
+        others = {
+            "sbdt": "if rows are to be added later; of the others it is next by AUC up to ε = 1",
+            "sarus": "where features tell next to nothing alone, and much together: such made-up "
+            "tables are its best",
+        }
+        if budget.epsilon <= _SMALL_EPSILON and not readable:
+            others["adassp"] = "if F1 counts: at ε up to 0.1 it has more of it"
+    return recipe, [reason], others
+
+
+def _readable_alternatives(budget: Budget, target: Target, unit: Unit | None) -> dict[str, str]:
     """Return other readable models."""
     found = {}
-    if facts.can_vote:
-        found[facts.name("lazybb")] = (
+    if target.task == "classes" and (unit is None or unit.max_rows == 1):
+        found["lazybb"] = (
             "for votes that can be added up by hand; it assumes that the number of rows is public"
         )
-    if not facts.pure:
-        found[facts.name("adassp")] = "for coefficients"
+    if budget.delta:
+        found["adassp"] = "for coefficients"
     return found
+
+
+def _hints(budget: Budget, rows: int | None, learned: bool) -> list[str]:
+    """Return hints that apply to every recipe."""
+    hints = []
+    if rows is not None and budget.delta * rows > 0.1:
+        hints.append("look at delta: it is to be far below one over the number of protected units")
+    if rows is not None and rows <= _FEW_ROWS and budget.epsilon < _SMALL_EPSILON:
+        hints.append(
+            "look at epsilon: with a few thousand rows, noise rules below 0.1; fewer features "
+            "and tight bounds help more than another recipe"
+        )
+    if learned:
+        hints.append(
+            "what the domain leaves open is learned, with a tenth of the budget; what is known "
+            "is better written"
+        )
+    return hints

@@ -7,7 +7,7 @@ from typing import Any
 
 from privboost.data.encoding import Encoder
 from privboost.estimators.base import PrivateRegressor
-from privboost.estimators.mixins import AnyLossTreeClassifier, TreeEstimator
+from privboost.estimators.mixins import AnyLossClassifier, TreeClassifier, TreeEstimator
 from privboost.estimators.parameters import (
     ClassWeightArguments,
     RunArguments,
@@ -15,14 +15,11 @@ from privboost.estimators.parameters import (
     constructor,
     documented,
 )
-from privboost.estimators.preparation import WeighedClasses
 from privboost.mechanisms.curator import Curator
 from privboost.models.trees import TreeScores
 from privboost.randomness.keystream import KeyStream
-from privboost.recipes.common.newton import start_boosting
 from privboost.recipes.common.parameters import parameter
 from privboost.recipes.common.plan import Budget
-from privboost.recipes.common.probability_calibration import calibrate_scores
 from privboost.recipes.sarus import PRESETS, SarusParameters, SarusPlan, boost_sarus, plan_sarus
 
 
@@ -47,7 +44,7 @@ class SarusArguments(SarusParameters, ClassWeightArguments, RunArguments):
     accountant: str = accountants("pure", "game", "pld", "rdp")
 
 
-class SarusEstimator(WeighedClasses, TreeEstimator):
+class SarusEstimator(TreeEstimator):
     """Classifier and regressor of Sarus' recipe: constructor, plan and boosting."""
 
     _presets = PRESETS
@@ -61,12 +58,11 @@ class SarusEstimator(WeighedClasses, TreeEstimator):
     def _boost(
         self, curator: Curator, plan: SarusPlan, structures: KeyStream, track: Any
     ) -> TreeScores:
-        model = boost_sarus(curator, plan, start_boosting(curator, plan), track)
-        return calibrate_scores(curator, plan, plan.scores, model)
+        return boost_sarus(curator, plan, track)  # which has no random structure
 
 
 @documented
-class SarusXGBClassifier(SarusEstimator, AnyLossTreeClassifier):
+class SarusXGBClassifier(SarusEstimator, TreeClassifier, AnyLossClassifier):
     """A classifier of boosted greedy trees under pure ε-DP.
 
     Leaves move scores by mean gradients, which are at most a half of what Newton steps would be;

@@ -8,7 +8,7 @@ from typing import Any
 from privboost._core.progress import rounds_bar
 from privboost.data.encoding import Encoder
 from privboost.estimators.base import PrivateRegressor
-from privboost.estimators.mixins import AnyLossTreeClassifier
+from privboost.estimators.mixins import AnyLossClassifier, TreeClassifier
 from privboost.estimators.parameters import (
     ClassWeightArguments,
     RunArguments,
@@ -16,17 +16,22 @@ from privboost.estimators.parameters import (
     constructor,
     documented,
 )
-from privboost.estimators.preparation import Run, WeighedClasses
+from privboost.estimators.preparation import Run
 from privboost.estimators.streaming import StreamEstimator
 from privboost.mechanisms.curator import Curator
 from privboost.models.trees import TreeScores
 from privboost.randomness.keystream import KeyStream, public_generator
-from privboost.recipes.common.candidates import RandomTrees
 from privboost.recipes.common.newton import start_boosting
 from privboost.recipes.common.plan import Budget
-from privboost.recipes.common.probability_calibration import calibrate_scores
-from privboost.recipes.sbdt import SBDTParameters, SBDTPlan, boost_sbdt, plan_sbdt
-from privboost.recipes.sbdt_presets import CLASS_PRESETS, NUMBER_PRESETS
+from privboost.recipes.sbdt import (
+    CLASS_PRESETS,
+    NUMBER_PRESETS,
+    SBDTParameters,
+    SBDTPlan,
+    add_trees,
+    boost_sbdt,
+    plan_sbdt,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +41,7 @@ class SBDTArguments(SBDTParameters, ClassWeightArguments, RunArguments):
     accountant: str = accountants("gdp", "pld", "rdp")
 
 
-class SBDTEstimator(WeighedClasses, StreamEstimator):
+class SBDTEstimator(StreamEstimator):
     """Classifier and regressor of S-BDT: constructor, plan, boosting and streams."""
 
     @constructor(SBDTArguments)
@@ -54,9 +59,7 @@ class SBDTEstimator(WeighedClasses, StreamEstimator):
     def _boost(
         self, curator: Curator, plan: SBDTPlan, structures: KeyStream, track: Any
     ) -> TreeScores:
-        before = start_boosting(curator, plan, plan.settings.init_clip)
-        model = boost_sbdt(curator, plan, self._structures(plan, structures), before, track)
-        return calibrate_scores(curator, plan, plan.scores, model)
+        return boost_sbdt(curator, plan, public_generator(structures), track)
 
     def _plan_batch(
         self, batch: int, encoder: Encoder, weight_bound: float | None, budget: Budget
@@ -69,22 +72,12 @@ class SBDTEstimator(WeighedClasses, StreamEstimator):
 
     def _go_on(self, run: Run, curator: Curator, before: TreeScores) -> TreeScores:
         assert isinstance(run.plan, SBDTPlan)
-        structures = self._structures(run.plan, run.keys.child("structures"))
-        return boost_sbdt(curator, run.plan, structures, before, rounds_bar(bool(self.verbose)))
-
-    def _structures(self, plan: SBDTPlan, keys: KeyStream) -> RandomTrees:
-        settings = plan.settings
-        return RandomTrees(
-            plan.encoder,
-            settings.max_depth,
-            settings.features,
-            settings.category_splits,
-            public_generator(keys),
-        )
+        generator = public_generator(run.keys.child("structures"))
+        return add_trees(curator, run.plan, generator, before, rounds_bar(bool(self.verbose)))
 
 
 @documented
-class SBDTClassifier(SBDTEstimator, AnyLossTreeClassifier):
+class SBDTClassifier(SBDTEstimator, TreeClassifier, AnyLossClassifier):
     """A private classifier of boosted random trees (S-BDT).
 
     Examples

@@ -19,9 +19,10 @@ from privboost.data.rows import Rows
 from privboost.data.table import RemoteTable, raise_mixed_stream
 from privboost.engine.updates import Update
 from privboost.estimators.preparation import Run
-from privboost.recipes.common.limits import check_scores
+from privboost.recipes.common.newton import check_scores
 from privboost.recipes.sbdt import SBDTPlan
-from privboost.reports.report import PrivacyReport, join_reports
+from privboost.reports.report import PrivacyReport
+from privboost.reports.writing import join_reports
 
 HERE = "on this machine"
 _ONE_BATCH = (
@@ -33,19 +34,11 @@ _ONE_BATCH = (
 
 @dataclass(frozen=True, eq=False)
 class Cohort:
-    """The rows of one batch.
+    """The rows of one batch, none once they are forgotten, and the names of their units.
 
-    Attributes
-    ----------
-    rows : Coded or Load
-        The rows, none once they are forgotten, and the names of their units. For rows of a
-        cluster: how its workers load them again.
-    budget : IndividualBudget
-        Individual privacy filter of each row.
-    used : int
-        Number of releases charged to it.
-    report : PrivacyReport
-        Guarantee of the rows' filters, and other charges.
+    For rows of a cluster, `rows` is how its workers load them again. `budget` is each row's
+    individual privacy filter, `used` the number of releases charged to it, and `report` the
+    guarantee of the filters, and other charges.
     """
 
     rows: Coded | Load
@@ -167,12 +160,7 @@ class RowStream:
             )
 
     def extended(
-        self,
-        run: Run,
-        rows: Coded | Load,
-        n_read: int,
-        log: Sequence[Update],
-        parameters: dict[str, Any],
+        self, run: Run, load: Load, log: Sequence[Update], parameters: dict[str, Any]
     ) -> RowStream:
         """Return the stream with one more batch: its run, its rows, and the whole update log."""
         plan = run.plan
@@ -180,6 +168,10 @@ class RowStream:
         assert plan.life is not None
         count = run.ledger.used(plan.life)
         before = [replace(cohort, used=cohort.used + count) for cohort in self.cohorts]
+        source = load.source
+        rows, n_read = (
+            (source, source.n_read) if isinstance(source, Coded) else (load, source.count_rows())
+        )
         newest = Cohort(rows, plan.life, count, run.report())
         return replace(
             self,
@@ -201,12 +193,6 @@ class RowStream:
     def report(self) -> PrivacyReport:
         """Return the guarantee of every unit of every batch."""
         return join_reports([cohort.report for cohort in self.cohorts], _ONE_BATCH)
-
-
-def kept_of(load: Load) -> tuple[Coded | Load, int]:
-    """Return the rows that a stream keeps of a loaded batch, and the number of rows read."""
-    source = load.source
-    return (source, source.n_read) if isinstance(source, Coded) else (load, source.count_rows())
 
 
 def place_of(table: Any) -> str:

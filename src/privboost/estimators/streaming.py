@@ -13,13 +13,14 @@ from typing import Any, Self
 
 from privboost._core.errors import BudgetError, DomainError
 from privboost._core.progress import counting_charges, messages_printed
+from privboost._core.threads import count_threads
 from privboost._core.unit import Unit
 from privboost._core.warnings import delayed_warnings
 from privboost.accounts.account import PendingCharge
 from privboost.data.encoding import Encoder
-from privboost.data.features import ClassTarget
 from privboost.data.loading import Load, RowLoader, load_rows
 from privboost.data.table import RemoteTable, Table
+from privboost.data.targets import ClassTarget
 from privboost.domain_inference.partial_domain import check_classes, check_same_classes
 from privboost.engine.backend import RecordingBackend
 from privboost.estimators.base import PrivateEstimator
@@ -32,14 +33,15 @@ from privboost.estimators.preparation import (
     open_table,
     remembering_failure,
 )
-from privboost.estimators.stream_files import STREAM_PARAMETERS, load_stream, save_stream
-from privboost.estimators.stream_state import RowStream, kept_of
+from privboost.estimators.stream_files import load_stream, save_stream
+from privboost.estimators.stream_format import STREAM_PARAMETERS
+from privboost.estimators.stream_state import RowStream
 from privboost.mechanisms.curator import Curator
 from privboost.models.model import Model
 from privboost.models.trees import TreeScores
 from privboost.randomness.keystream import KeyStream
 from privboost.recipes.common.plan import Budget, Plan, PublicRows
-from privboost.recipes.common.target_range import find_target_range
+from privboost.recipes.common.start import find_target_range
 from privboost.reports.report import PrivacyReport
 
 
@@ -85,10 +87,12 @@ class BatchPreparation(Preparation):
         stream = self._stream
         return replace(loader, first_id=stream.next_id, cohort=stream.n_batches), table
 
-    def check(self, plan: Any, unit_kind: str) -> None:
-        """Refuse a plan that does not continue the stream."""
+    def check_table(self, plan: Any, loader: Any, table: Table) -> str:
+        """Refuse a table that does not fit the domain, and a plan that does not continue."""
+        unit_kind = super().check_table(plan, loader, table)
         self._stream.check(plan)
         self._stream.check_unit(unit_kind)
+        return unit_kind
 
 
 class StreamEstimator(TreeEstimator):
@@ -160,15 +164,14 @@ class StreamEstimator(TreeEstimator):
             with messages_printed(bool(self.verbose)):
                 run = self._prepare_batch(stream, X, y, sample_weight, known).run()
             loads = self._loads(stream, run)
-            opened = run.open_backend(loads)
-            backend = RecordingBackend(opened)
+            backend = RecordingBackend(run.setting.open_backend(loads))
             try:
                 scores, span = self._continue(run, stream, backend)
             finally:
                 backend.close()
             given = self.get_params()
             own = {name: given[name] for name in given if name in STREAM_PARAMETERS}
-            grown = stream.extended(run, *kept_of(loads[-1]), backend.log, own)
+            grown = stream.extended(run, loads[-1], backend.log, own)
             self._keep(Model(run.plan.encoder, scores, grown.report(), span))
             self._stream = grown
         held.say()
@@ -190,9 +193,8 @@ class StreamEstimator(TreeEstimator):
             )
         X = open_table(X, self.backend)
         stream.check_place(X)
-        given = FitArguments(
-            X, y, sample_weight, self._weight_bound(sample_weight), classes=classes
-        )
+        bound = self._weight_bound(sample_weight)
+        given = FitArguments(X, y, sample_weight, bound, classes=classes)
         make_plan = partial(self._plan_batch, stream.n_batches)
         inference = partial(self._inference, given, make_plan)
         return BatchPreparation(stream, self._setting(), given, make_plan, inference)
@@ -204,7 +206,7 @@ class StreamEstimator(TreeEstimator):
         before = [cohort.load(loader) for cohort in stream.cohorts]
         if isinstance(run.load.source, RemoteTable):
             return [*before, run.load]
-        rows = load_rows([*before, run.load], self._threads())[-1]
+        rows = load_rows([*before, run.load], count_threads(self.n_jobs))[-1]
         return [*before, Load(loader, rows)]
 
     def _stream_to_continue(self) -> RowStream:
@@ -229,7 +231,9 @@ class StreamEstimator(TreeEstimator):
         curator = run.curator(backend)
         if stream.n_batches:
             curator.resume(stream.log, stream.budgets)
-            return self._go_on(run, curator, self._trees()), self._fitted().span
+            before = self._fitted()
+            assert isinstance(before.scores, TreeScores)
+            return self._go_on(run, curator, before.scores), before.span
         span = find_target_range(curator, run.plan)
         return self._go_on(run, curator, self._begin(run, curator)), span
 
@@ -310,11 +314,6 @@ class StreamEstimator(TreeEstimator):
         return self
 
     fit.__doc__ = PrivateEstimator.fit.__doc__
-
-    def _trees(self) -> TreeScores:
-        scores = self._fitted().scores
-        assert isinstance(scores, TreeScores)
-        return scores
 
     def _need_stream(self) -> RowStream:
         stream: RowStream | None = getattr(self, "_stream", None)

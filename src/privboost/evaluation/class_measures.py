@@ -1,9 +1,12 @@
-"""Measures of classes, from noisy counts of rows by class and score."""
+"""Measures of classes, from noisy counts of rows by class and score.
+
+A measure is a function of `ClassCounts` with an entry in `MEASURES` or `MEASURES_OF_A_CLASS`.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -80,6 +83,16 @@ class ClassCounts:
         )
         return cls(names, hits, curves, noise, cells, log_odds)
 
+    @property
+    def two(self) -> bool:
+        """Whether there are two classes."""
+        return len(self.names) == 2
+
+    @property
+    def has_curves(self) -> bool:
+        """Whether rows are counted by score, of each class and of the others."""
+        return bool(self.curves.shape[-1] == 2 and self.curves.shape[1] > 0)
+
     @cached_property
     def totals(self) -> np.ndarray:
         """Rows by class: shape (1 + draws, classes)."""
@@ -93,167 +106,187 @@ class ClassCounts:
         return rows
 
     @property
-    def known(self) -> bool:
-        """Whether the number of rows exceeds its noise."""
-        return stands_out(self.rows[0], self._noise_of_rows)
-
-    @property
-    def _noise_of_rows(self) -> float:
+    def noise_of_rows(self) -> float:
+        """Standard deviation of the noise in the number of all rows."""
         return self.noise * math.sqrt(2 * len(self.names))
 
-    def share(self, number: int) -> Value:
-        """Share of the rows that are of a class."""
-        return self._part(self.totals[:, number])
-
-    def accuracy(self) -> Value:
-        """Share of the rows that are predicted right."""
-        return self._part(self.hits[:, :, 1].sum(axis=1))
-
-    def size(self) -> Value:
-        """Number of rows; its error is the noise alone."""
-        return Value(max(float(self.rows[0]), 0.0), self._noise_of_rows)
-
-    def auc(self, output: int) -> Value:
-        """Probability that a row of the class scores above one of another, ties counting half."""
-        return self._mean_auc([output])
-
-    def mean_auc(self) -> Value:
-        """Mean AUC of all classes."""
-        return self._mean_auc(range(self.curves.shape[1]))
-
-    def _mean_auc(self, outputs: Iterable[int]) -> Value:
-        own = list(outputs)
-        draws = np.mean([self._auc(output) for output in own], axis=0)
-        totals = self.curves[0, own].sum(axis=1)
-        known = all(stands_out(total, self.noise * math.sqrt(2)) for total in totals.reshape(-1))
-        tied = np.maximum(self.curves[0, own], 0).prod(axis=2).sum(axis=1) / 2
-        width = float((tied / np.maximum(totals.prod(axis=1), 1e-9)).mean())
-        return bounded(draws, (0.0, 1.0), known, width)
-
-    def _auc(self, output: int) -> np.ndarray:
-        others, own = self.curves[:, output, :, 0], self.curves[:, output, :, 1]
-        lower = np.cumsum(others, axis=1) - others / 2
-        pairs = others.sum(axis=1) * own.sum(axis=1)
-        return ratio((lower * own).sum(axis=1), pairs, self.noise**2)
-
-    def log_loss(self) -> Value:
-        """Mean of −ln of the predicted probability of a row's own class."""
-        lost, ends = np.logaddexp(0, -self.cells.at), np.logaddexp(0, -self._ends)
-        loss, width = self._mean(self.curves[..., -1], lost, ends)
-        if len(self.names) == 2:
-            gone, off = np.logaddexp(0, self.cells.at), np.logaddexp(0, self._ends)
-            other, more = self._mean(self.curves[..., 0], gone, off)
-            loss, width = loss + other, width + more
-        return bounded(loss, (0.0, float(lost[0])), self.known, width)
-
-    def brier(self) -> Value:
-        """Mean squared difference of probabilities and outcomes: of one class of two, or summed
-        over all.
-        """
-        chance, ends = expit(self.cells.at), expit(self._ends)
-        own, width = self._mean(self.curves[..., 1], (1 - chance) ** 2, (1 - ends) ** 2)
-        other, more = self._mean(self.curves[..., 0], chance**2, ends**2)
-        most = 1.0 if len(self.names) == 2 else 2.0
-        return bounded(own + other, (0.0, most), self.known, width + more)
-
-    def _mean(
-        self, counts: np.ndarray, at: np.ndarray, ends: np.ndarray
-    ) -> tuple[np.ndarray, float]:
-        """Return the mean of a function of scores over all outputs, and its error due to cells.
-
-        Parameters
-        ----------
-        counts : array of shape (1 + draws, outputs, cells)
-            The rows.
-        at, ends : arrays
-            The function at the assumed scores of cells, and at the ends of cells.
-        """
-        total = (counts * at).sum(axis=(1, 2))
-        far = np.maximum(np.abs(ends[1:] - at), np.abs(ends[:-1] - at))
-        rows = max(float(self.rows[0]), self._noise_of_rows, 1e-9)
-        width = float((np.maximum(counts[0], 0) * far).sum() / rows)
-        return ratio(total, self.rows, self._noise_of_rows), width
+    @property
+    def known(self) -> bool:
+        """Whether the number of rows exceeds its noise."""
+        return stands_out(float(self.rows[0]), self.noise_of_rows)
 
     @cached_property
-    def _ends(self) -> np.ndarray:
+    def ends(self) -> np.ndarray:
         """Ends of cells, in log-odds; scores beyond count as the last."""
         edges = self.cells.edges / SCORE_STEPS
         return np.concatenate([[_FARTHEST * edges[0]], edges, [_FARTHEST * edges[-1]]])
 
-    def calibration_error(self) -> Value:
-        """Mean absolute error of probabilities over the bins of the reliability table.
-
-        The contribution of noise is subtracted; that of sampling rows is not.
-        """
-        chance, ends = expit(self.cells.at), expit(self._ends)
-        off = self.curves[..., 1] * (1 - chance) - self.curves[..., 0] * chance
-        spread = self.noise**2 * ((1 - chance) ** 2 + chance**2)
-        total = np.zeros(len(self.rows))
-        for cells in self._bins:
-            squares = off[:, :, cells].sum(axis=2) ** 2 - spread[cells].sum()
-            total += np.sqrt(np.maximum(squares, 0)).sum(axis=1)
-        outputs = self.curves.shape[1]
-        far = np.maximum(np.abs(ends[1:] - chance), np.abs(ends[:-1] - chance))
-        rows = max(float(self.rows[0]), self._noise_of_rows, 1e-9)
-        width = float((np.maximum(self.curves[0], 0).sum(axis=2) * far).sum() / rows / outputs)
-        mean = ratio(total / outputs, self.rows, self._noise_of_rows)
-        return bounded(mean, (0.0, 1.0), self.known, width)
-
     @cached_property
-    def _bins(self) -> list[np.ndarray]:
+    def bins(self) -> list[np.ndarray]:
         """Cells of each bin of the reliability table."""
         bin_of = np.searchsorted(_BIN_EDGES, self.cells.at)
         return [np.flatnonzero(bin_of == each) for each in np.unique(bin_of)]
 
-    def reliability(self, output: int, name: str) -> list[Bin]:
-        """Return the reliability table of one output."""
-        chance, ends = expit(self.cells.at), expit(self._ends)
-        found = []
-        for cells in self._bins:
-            counts = self.curves[:, output, cells]
-            own, rows = counts[..., 1].sum(axis=1), counts.sum(axis=(1, 2))
-            noise = self.noise * math.sqrt(2 * len(cells))
-            known = stands_out(rows[0], noise)
-            weights = np.maximum(counts[0].sum(axis=1), 0) + 1e-9
-            found.append(
-                Bin(
-                    name,
-                    float(ends[cells[0]]),
-                    float(ends[cells[-1] + 1]),
-                    float((weights * chance[cells]).sum() / weights.sum()),
-                    bounded(ratio(own, rows, noise), (0.0, 1.0), known),
-                    Value(max(float(rows[0]), 0.0), noise),
-                )
-            )
-        return found
+    def share(self, some: np.ndarray) -> Value:
+        """Return the share of some of the rows."""
+        return bounded(ratio(some, self.rows, self.noise_of_rows), (0.0, 1.0), self.known)
 
-    def _part(self, some: np.ndarray) -> Value:
-        return bounded(ratio(some, self.rows, self._noise_of_rows), (0.0, 1.0), self.known)
+    def mean(
+        self, counts: np.ndarray, function: Callable[[np.ndarray], np.ndarray]
+    ) -> tuple[np.ndarray, float]:
+        """Return the mean of a function of scores over all outputs, and its error due to cells.
+
+        `counts` are rows by output and cell: an array of shape (1 + draws, outputs, cells).
+        """
+        at, ends = function(self.cells.at), function(self.ends)
+        total = (counts * at).sum(axis=(1, 2))
+        width = self.width(counts[0], at, ends)
+        return ratio(total, self.rows, self.noise_of_rows), width
+
+    def width(self, counts: np.ndarray, at: np.ndarray, ends: np.ndarray) -> float:
+        """Return how far means may be off as rows lie anywhere in their cells."""
+        far = np.maximum(np.abs(ends[1:] - at), np.abs(ends[:-1] - at))
+        rows = max(float(self.rows[0]), self.noise_of_rows, 1e-9)
+        return float((np.maximum(counts, 0) * far).sum() / rows)
+
+
+def rows(counts: ClassCounts) -> Value:
+    """Return the number of rows; its error is the noise alone."""
+    return Value(max(float(counts.rows[0]), 0.0), counts.noise_of_rows)
+
+
+def accuracy(counts: ClassCounts) -> Value:
+    """Return the share of the rows that are predicted right."""
+    return counts.share(counts.hits[:, :, 1].sum(axis=1))
+
+
+def auc(counts: ClassCounts, outputs: Sequence[int] | None = None) -> Value | None:
+    """Return the mean AUC of outputs, by default of all.
+
+    It is the probability that a row of the class scores above one of another, ties counting half.
+    """
+    if not counts.has_curves:
+        return None
+    own = list(range(counts.curves.shape[1]) if outputs is None else outputs)
+    draws = np.mean([_auc(counts, output) for output in own], axis=0)
+    totals = counts.curves[0, own].sum(axis=1)
+    known = all(stands_out(total, counts.noise * math.sqrt(2)) for total in totals.reshape(-1))
+    tied = np.maximum(counts.curves[0, own], 0).prod(axis=2).sum(axis=1) / 2
+    width = float((tied / np.maximum(totals.prod(axis=1), 1e-9)).mean())
+    return bounded(draws, (0.0, 1.0), known, width)
+
+
+def _auc(counts: ClassCounts, output: int) -> np.ndarray:
+    others, own = counts.curves[:, output, :, 0], counts.curves[:, output, :, 1]
+    lower = np.cumsum(others, axis=1) - others / 2
+    pairs = others.sum(axis=1) * own.sum(axis=1)
+    return ratio((lower * own).sum(axis=1), pairs, counts.noise**2)
+
+
+def log_loss(counts: ClassCounts) -> Value | None:
+    """Return the mean of −ln of the predicted probability of a row's own class."""
+    if not (counts.log_odds and counts.curves.shape[1]):
+        return None
+    loss, width = counts.mean(counts.curves[..., -1], lambda odds: np.logaddexp(0, -odds))
+    if counts.two:
+        other, more = counts.mean(counts.curves[..., 0], lambda odds: np.logaddexp(0, odds))
+        loss, width = loss + other, width + more
+    most = float(np.logaddexp(0, -counts.cells.at)[0])
+    return bounded(loss, (0.0, most), counts.known, width)
+
+
+def brier(counts: ClassCounts) -> Value | None:
+    """Return the mean squared difference of probabilities and outcomes.
+
+    It is of one class of two, or summed over all.
+    """
+    if not (counts.log_odds and counts.has_curves):
+        return None
+    own, width = counts.mean(counts.curves[..., 1], lambda odds: (1 - expit(odds)) ** 2)
+    other, more = counts.mean(counts.curves[..., 0], lambda odds: expit(odds) ** 2)
+    most = 1.0 if counts.two else 2.0
+    return bounded(own + other, (0.0, most), counts.known, width + more)
+
+
+def calibration_error(counts: ClassCounts) -> Value | None:
+    """Return the mean absolute error of probabilities over the bins of the reliability table.
+
+    The contribution of noise is subtracted; that of sampling rows is not.
+    """
+    if not (counts.log_odds and counts.has_curves):
+        return None
+    chance = expit(counts.cells.at)
+    off = counts.curves[..., 1] * (1 - chance) - counts.curves[..., 0] * chance
+    spread = counts.noise**2 * ((1 - chance) ** 2 + chance**2)
+    total = np.zeros(len(counts.rows))
+    for cells in counts.bins:
+        squares = off[:, :, cells].sum(axis=2) ** 2 - spread[cells].sum()
+        total += np.sqrt(np.maximum(squares, 0)).sum(axis=1)
+    outputs = counts.curves.shape[1]
+    in_cell = np.maximum(counts.curves[0], 0).sum(axis=2)
+    width = counts.width(in_cell, chance, expit(counts.ends)) / outputs
+    mean = ratio(total / outputs, counts.rows, counts.noise_of_rows)
+    return bounded(mean, (0.0, 1.0), counts.known, width)
+
+
+def prevalence(counts: ClassCounts) -> Value | None:
+    """Return the share of the second of two classes."""
+    return counts.share(counts.totals[:, 1]) if counts.two else None
+
+
+MEASURES: dict[str, Callable[[ClassCounts], Value | None]] = {
+    "rows": rows,
+    "accuracy": accuracy,
+    "auc": auc,
+    "log_loss": log_loss,
+    "brier": brier,
+    "calibration_error": calibration_error,
+    "prevalence": prevalence,
+}
+"""Measures by name; None where the counts do not have what they need."""
+MEASURES_OF_A_CLASS: dict[str, Callable[[ClassCounts, int], Value | None]] = {
+    "share of": lambda counts, k: counts.share(counts.totals[:, k]),
+    "auc of": lambda counts, k: auc(counts, [k]),
+}
+"""Measures of each of more than two classes."""
 
 
 def measure_classes(counts: ClassCounts) -> Measures:
     """Return all measures of counts."""
-    names, outputs = counts.names, counts.curves.shape[1]
-    two, curves = len(names) == 2, counts.curves.shape[-1] == 2 and outputs > 0
-    values = {"rows": counts.size(), "accuracy": counts.accuracy()}
-    if curves:
-        values["auc"] = counts.auc(0) if two else counts.mean_auc()
-    if counts.log_odds and outputs:
-        values["log_loss"] = counts.log_loss()
-    if counts.log_odds and curves:
-        values["brier"] = counts.brier()
-        values["calibration_error"] = counts.calibration_error()
-    if two:
-        values["prevalence"] = counts.share(1)
-    else:
-        values |= {f"share of {name}": counts.share(k) for k, name in enumerate(names)}
-        if curves:
-            values |= {f"auc of {name}": counts.auc(k) for k, name in enumerate(names)}
-    if not (counts.log_odds and curves):
+    found = {name: measure(counts) for name, measure in MEASURES.items()}
+    if not counts.two:
+        for what, of_class in MEASURES_OF_A_CLASS.items():
+            found |= {f"{what} {name}": of_class(counts, k) for k, name in enumerate(counts.names)}
+    values = {name: value for name, value in found.items() if value is not None}
+    if not (counts.log_odds and counts.has_curves):
         return Measures(values)
-    own = names[1:] if two else names
-    lines = [one for k, name in enumerate(own) for one in counts.reliability(k, name)]
-    return Measures(values, tuple(lines))
+    own = counts.names[1:] if counts.two else counts.names
+    return Measures(
+        values, tuple(one for k, name in enumerate(own) for one in _reliability(counts, k, name))
+    )
+
+
+def _reliability(counts: ClassCounts, output: int, name: str) -> list[Bin]:
+    """Return the reliability table of one output."""
+    chance, ends = expit(counts.cells.at), expit(counts.ends)
+    found = []
+    for cells in counts.bins:
+        inside = counts.curves[:, output, cells]
+        own, all_rows = inside[..., 1].sum(axis=1), inside.sum(axis=(1, 2))
+        noise = counts.noise * math.sqrt(2 * len(cells))
+        known = stands_out(all_rows[0], noise)
+        weights = np.maximum(inside[0].sum(axis=1), 0) + 1e-9
+        found.append(
+            Bin(
+                name,
+                float(ends[cells[0]]),
+                float(ends[cells[-1] + 1]),
+                float((weights * chance[cells]).sum() / weights.sum()),
+                bounded(ratio(own, all_rows, noise), (0.0, 1.0), known),
+                Value(max(float(all_rows[0]), 0.0), noise),
+            )
+        )
+    return found
 
 
 def _sides(curves: np.ndarray) -> np.ndarray:
@@ -332,18 +365,9 @@ def ratio(above: np.ndarray, below: np.ndarray, least: float) -> np.ndarray:
 def bounded(
     draws: np.ndarray, limits: tuple[float, float], known: bool, width: float = 0.0
 ) -> Value:
-    """Return an estimate, the first of draws, within its limits, with their spread as its error.
+    """Return an estimate within its limits: the first of draws, and the spread of the others.
 
-    Parameters
-    ----------
-    draws : float array
-        The estimate, then its values with other noise and rows.
-    limits : (float, float)
-        Range of the measure, whatever the rows.
-    known : bool
-        Whether rows exceed their noise; else the estimate is the middle of the limits.
-    width : float
-        See `Value`.
+    Where it is not known, because rows do not exceed their noise, it is the middle of the limits.
     """
     low, high = limits
     if not known:

@@ -12,7 +12,7 @@ from typing import Any
 from privboost._core.checks import is_writable, listed
 from privboost._core.errors import BudgetError
 from privboost.data.domain import Domain
-from privboost.data.features import ClassTarget
+from privboost.data.targets import ClassTarget
 from privboost.estimators.base import PrivateEstimator
 from privboost.evaluation.plan import digest_of
 from privboost.evaluation.result import NO_ROWS, Evaluation, Measures
@@ -209,8 +209,8 @@ def _measure_blocks(title: str, evaluation: Evaluation) -> list[Block]:
         groups = [(f"{g.feature}: {g.value}", _group_text(g.measures)) for g in evaluation.groups]
         columns = ("Group", "Values ± standard errors")
         blocks.append(Table(f"{title}: by group", tuple(groups), columns))
-    if evaluation.residuals is not None and str(evaluation.residuals):
-        blocks.append(Text(f"{title}: {evaluation.residuals}."))
+    if evaluation.note:
+        blocks.append(Text(f"{title}: {evaluation.note}."))
     if evaluation.reliability:
         bins = [
             (f"{b.of}: {b.low:.3g} to {b.high:.3g}", f"{b.predicted:.3g}", str(b.observed))
@@ -224,7 +224,7 @@ def _measure_blocks(title: str, evaluation: Evaluation) -> list[Block]:
 def _group_text(measures: Measures) -> str:
     names = [name for name in measures.values if measures.text(name)]
     found = [f"{name.replace('_', ' ')} {measures[name]}" for name in names]
-    return "; ".join(found if measures.tells else [*found, NO_ROWS])
+    return "; ".join(found if measures.known else [*found, NO_ROWS])
 
 
 def domain_section(domain: Domain, report: PrivacyReport) -> Section:

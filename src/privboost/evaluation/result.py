@@ -13,11 +13,10 @@ from typing import Any
 import pyarrow as pa
 
 from privboost._core.checks import did_you_mean, is_writable
-from privboost._core.files import write_file
 from privboost.explanations.plots import draw_reliability
 from privboost.explanations.terms import Finding
 from privboost.models.findings import no_rows
-from privboost.reports.report import PrivacyReport
+from privboost.reports.report import PrivacyReport, write_text
 
 NO_ROWS = "no rows to speak of"
 """Text in place of measures where the noisy number of rows does not exceed its noise."""
@@ -53,6 +52,16 @@ class Value:
     std: float
     width: float = 0.0
 
+    @property
+    def bars(self) -> tuple[float, float]:
+        """Lengths of the error bar below and above: the standard error."""
+        return self.std, self.std
+
+    @property
+    def columns(self) -> dict[str, float | None]:
+        """Numbers of the value in a table, by the suffix of their column."""
+        return {"": self.value, "_std": self.std}
+
     def __float__(self) -> float:
         return self.value
 
@@ -87,6 +96,17 @@ class BoundedValue(Value):
 
     def _end(self, end: float | None) -> str:
         return "?" if end is None else _short(end, self.std)
+
+    @property
+    def bars(self) -> tuple[float, float]:
+        """Lengths down and up to the ends of the interval; 0 for a missing end."""
+        low, high = (self.value if end is None else end for end in (self.lower, self.upper))
+        return max(self.value - low, 0.0), max(high - self.value, 0.0)
+
+    @property
+    def columns(self) -> dict[str, float | None]:
+        """Numbers of the value in a table, by the suffix of their column."""
+        return super().columns | {"_lower": self.lower, "_upper": self.upper}
 
 
 @dataclass(frozen=True)
@@ -145,6 +165,20 @@ class Bin:
     observed: Value
     rows: Value
 
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The bin as a row of a table."""
+        return {
+            "class": self.of,
+            "low": self.low,
+            "high": self.high,
+            "promised": self.predicted,
+            "observed": self.observed.value,
+            "observed_std": self.observed.std,
+            "rows": self.rows.value,
+            "rows_std": self.rows.std,
+        }
+
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON document."""
         return {_JSON_KEYS.get(name, name): value for name, value in asdict(self).items()}
@@ -168,14 +202,14 @@ class Measures:
     reliability: tuple[Bin, ...] = ()
 
     @property
-    def tells(self) -> bool:
+    def known(self) -> bool:
         """Whether the noisy number of rows exceeds its noise."""
         rows = self.values.get("rows")
         return rows is None or stands_out(rows.value, rows.std)
 
     def text(self, name: str) -> str:
         """Return a measure as text, "" if the rows do not exceed their noise."""
-        return str(self[name]) if self.tells or name == "rows" else ""
+        return str(self[name]) if self.known or name == "rows" else ""
 
     def line(self, names: Sequence[str]) -> list[str]:
         """Return the texts of measures; missing ones are explained once."""
@@ -260,12 +294,17 @@ class Evaluation:
         """Reliability table of all rows."""
         return self.measures.reliability
 
+    @property
+    def note(self) -> str:
+        """How residuals and labels were bounded, in words; may be empty."""
+        return "" if self.residuals is None else str(self.residuals)
+
     def findings(self) -> tuple[Finding, ...]:
         """Return a warning if there seem to be no rows with a known label.
 
         It follows from the noisy number of rows, and costs nothing.
         """
-        if self.measures.tells:
+        if self.measures.known:
             return ()
         return (no_rows("rmse" not in self.measures.values, self.privacy.public_rows),)
 
@@ -320,10 +359,7 @@ class Evaluation:
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the evaluation as JSON, and write it to `path` if one is given."""
-        text = json.dumps(self.to_dict(), indent=1, ensure_ascii=False)
-        if path is not None:
-            write_file(path, text.encode())
-        return text
+        return write_text(json.dumps(self.to_dict(), indent=1, ensure_ascii=False), path)
 
     def to_table(self) -> pa.Table:
         """Return the measures as a table, for a data frame: `to_table().to_pandas()`.
@@ -337,7 +373,14 @@ class Evaluation:
             rmse_upper. Where the noisy number of rows does not exceed two standard deviations of
             its noise, all other measures are null.
         """
-        return _measure_table(self)
+        lines = []
+        for which, measures in self._parts():
+            for name in self.measures.values:
+                value, shown = measures[name], measures.known or name == "rows"
+                for suffix, number in value.columns.items():
+                    which[name + suffix] = number if shown else None
+            lines.append(which)
+        return _table(lines, _GROUP, [name for name in lines[0] if name not in _GROUP])
 
     def reliability_table(self) -> pa.Table:
         """Return the reliability bins as a table.
@@ -350,7 +393,21 @@ class Evaluation:
             observed, observed_std, rows, rows_std: see `Bin`. Empty where there are no
             probabilities.
         """
-        return _reliability_table(self)
+        numbers = ("low", "high", "promised", "observed", "observed_std", "rows", "rows_std")
+        lines = [
+            which | own.columns for which, measures in self._parts() for own in measures.reliability
+        ]
+        return _table(lines, (*_GROUP, "class"), numbers)
+
+    def _parts(self) -> list[tuple[dict[str, Any], Measures]]:
+        """Return feature and value, with measures: of all rows, then of each group."""
+        whole: list[tuple[dict[str, Any], Measures]]
+        whole = [(dict.fromkeys(_GROUP), self.measures)]
+        groups = [
+            ({"feature": group.feature, "value": group.value}, group.measures)
+            for group in self.groups
+        ]
+        return whole + groups
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the reliability diagram of all rows; return the axes.
@@ -371,9 +428,7 @@ class Evaluation:
         for line in (head, *lines):
             cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
             text.append("  ".join(cells).rstrip())
-        if self.residuals is not None and str(self.residuals):
-            text.append(str(self.residuals))
-        return "\n".join(text)
+        return "\n".join([*text, *filter(None, [self.note])])
 
     __repr__ = __str__
 
@@ -381,8 +436,8 @@ class Evaluation:
         head, *lines = self._table()
         rows = [_html_row(head, "th"), *(_html_row(line, "td") for line in lines)]
         caption = escape(f"{self.target}: {self.privacy.guarantee}")
-        if self.residuals is not None and str(self.residuals):
-            caption += f"<br>{escape(str(self.residuals))}"
+        if self.note:
+            caption += f"<br>{escape(self.note)}"
         return f"<table><caption>{caption}</caption>{''.join(rows)}</table>"
 
     def _table(self) -> list[list[str]]:
@@ -445,60 +500,10 @@ def _short(value: float, error: float) -> str:
     return f"{value:.{places}f}"
 
 
-# Tables
-
-
 _GROUP = ("feature", "value")
 """Columns of the group; both are null for all rows."""
 
 
-def _measure_table(evaluation: Evaluation) -> pa.Table:
-    """Return the measures of all rows and groups; see `Evaluation.to_table`."""
-    lines = []
-    for which, measures in _parts(evaluation):
-        line = dict(which)
-        for name in evaluation.measures.values:
-            known = measures.tells or name == "rows"
-            value = measures[name]
-            own: dict[str, float | None] = {name: value.value, f"{name}_std": value.std}
-            if isinstance(value, BoundedValue):
-                own |= {f"{name}_lower": value.lower, f"{name}_upper": value.upper}
-            line |= own if known else dict.fromkeys(own)
-        lines.append(line)
-    numbers = [name for name in lines[0] if name not in _GROUP]
-    return _table(lines, (), numbers)
-
-
-def _reliability_table(evaluation: Evaluation) -> pa.Table:
-    """Return the reliability bins of all rows and groups."""
-    numbers = ("low", "high", "promised", "observed", "observed_std", "rows", "rows_std")
-    lines = [
-        which
-        | {
-            "class": own.of,
-            "low": own.low,
-            "high": own.high,
-            "promised": own.predicted,
-            "observed": own.observed.value,
-            "observed_std": own.observed.std,
-            "rows": own.rows.value,
-            "rows_std": own.rows.std,
-        }
-        for which, measures in _parts(evaluation)
-        for own in measures.reliability
-    ]
-    return _table(lines, ("class",), numbers)
-
-
-def _parts(evaluation: Evaluation) -> list[tuple[dict[str, Any], Measures]]:
-    named = [(group.feature, group.value, group.measures) for group in evaluation.groups]
-    return [
-        ({"feature": feature, "value": value}, measures)
-        for feature, value, measures in [(None, None, evaluation.measures), *named]
-    ]
-
-
 def _table(lines: list[dict[str, Any]], texts: Sequence[str], numbers: Sequence[str]) -> pa.Table:
-    schema = [(name, pa.string()) for name in (*_GROUP, *texts)]
-    schema += [(name, pa.float64()) for name in numbers]
+    schema = [(name, pa.string()) for name in texts] + [(name, pa.float64()) for name in numbers]
     return pa.Table.from_pylist(lines, pa.schema(schema))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -12,15 +12,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from privboost._core.checks import is_writable
+from privboost._core.checks import is_number, is_writable
 from privboost._core.errors import BudgetError
-from privboost._core.files import write_file
 from privboost.accounting.formulas import round_up
 from privboost.evaluation.evaluate import model_of
 from privboost.evaluation.plan import digest_of
-from privboost.evaluation.result import BoundedValue, Evaluation
+from privboost.evaluation.result import Evaluation
 from privboost.explanations.plots import draw_privacy_utility
-from privboost.reports.report import PrivacyReport
+from privboost.reports.report import PrivacyReport, write_text
 
 _VERSION = 1
 _MAIN = ("auc", "accuracy", "rmse")
@@ -93,17 +92,14 @@ class Sweep:
         if not isinstance(evaluation, Evaluation):
             raise TypeError("evaluation must be what privboost.evaluate returns")
         training = model if isinstance(model, PrivacyReport) else _training(model, evaluation)
-        if self.points:
-            first = self.points[0].evaluation
-            if (evaluation.target, set(evaluation.measures.values)) != (
-                first.target,
-                set(first.measures.values),
-            ):
-                raise ValueError(
-                    f"the models of this sweep have to predict {first.target}, and to be measured "
-                    f"by {', '.join(first.measures.values)}; this evaluation is of "
-                    f"{evaluation.target}, by {', '.join(evaluation.measures.values)}"
-                )
+        known = [(own.target, list(own.measures.values)) for own in self._evaluations[:1]]
+        target, measures = evaluation.target, list(evaluation.measures.values)
+        if known and (target, sorted(measures)) != (known[0][0], sorted(known[0][1])):
+            raise ValueError(
+                f"the models of this sweep have to predict {known[0][0]}, and to be measured by "
+                f"{', '.join(known[0][1])}; this evaluation is of {target}, by "
+                f"{', '.join(measures)}"
+            )
         points = (*self.points, Point(training, evaluation))
         self.points = tuple(sorted(points, key=lambda point: point.training.epsilon))
 
@@ -119,7 +115,7 @@ class Sweep:
         """
         if not is_writable(name) or not name:
             raise ValueError("name must be a text of one line")
-        if not all(_is_finite(value) for value in values.values()):
+        if not all(is_number(value) and math.isfinite(value) for value in values.values()):
             raise ValueError("a reference needs a finite number for each measure")
         own = {measure: float(value) for measure, value in values.items()}
         self.references[name] = self.references.get(name, {}) | own
@@ -134,11 +130,11 @@ class Sweep:
         BudgetError
             If reports cannot be added: other units, neighbours or rows.
         """
-        return _sum([point.training for point in self.points])
+        return _sum(point.training for point in self.points)
 
     def evaluation_cost(self) -> PrivacyReport:
         """Return the cost of all evaluations, if they used the same rows."""
-        return _sum([point.evaluation.privacy for point in self.points])
+        return _sum(point.evaluation.privacy for point in self.points)
 
     def to_text(self, measure: str | None = None) -> str:
         """Return a line for each model, and the total cost.
@@ -151,8 +147,9 @@ class Sweep:
         measure = self._measure(measure)
         lines = [("ε of training", measure.replace("_", " "), "measured on")]
         for point in self.points:
-            found = point.evaluation
-            lines.append((_trained(point.training), str(found[measure]), _rows(found.privacy)))
+            spent = point.evaluation.privacy
+            rows = "public rows" if spent.public_rows else f"private rows, {spent.guarantee}"
+            lines.append((_trained(point.training), str(point.evaluation[measure]), rows))
         lines += [(name, f"{value:.4g}", "") for name, value in self._lines(measure).items()]
         first, second = (max(len(line[k]) for line in lines) for k in range(2))
         aligned = [f"{a:<{first}}  {b:<{second}}  {c}".rstrip() for a, b, c in lines]
@@ -178,10 +175,11 @@ class Sweep:
             Axes to draw on; new ones by default.
         """
         measure = self._measure(measure)
+        values = [(point.training, point.evaluation[measure]) for point in self.points]
         points = [
-            (point.training.epsilon, point.evaluation[measure].value, _bars(point, measure))
-            for point in self.points
-            if not point.training.public_rows
+            (training.epsilon, value.value, value.bars)
+            for training, value in values
+            if not training.public_rows
         ]
         if not points:
             raise ValueError("no model of this sweep has a finite ε: there is nothing to draw")
@@ -216,10 +214,7 @@ class Sweep:
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the sweep as JSON, and write it to `path` if one is given."""
-        text = json.dumps(self.to_dict(), indent=1, ensure_ascii=False)
-        if path is not None:
-            write_file(path, text.encode())
-        return text
+        return write_text(json.dumps(self.to_dict(), indent=1, ensure_ascii=False), path)
 
     @classmethod
     def from_json(cls, path: str | Path) -> Sweep:
@@ -234,6 +229,10 @@ class Sweep:
 
     __repr__ = __str__
 
+    @property
+    def _evaluations(self) -> list[Evaluation]:
+        return [point.evaluation for point in self.points]
+
     def _measure(self, measure: str | None) -> str:
         """Return the measure, or the default one; refuse one that does not exist."""
         if not self.points:
@@ -246,25 +245,15 @@ class Sweep:
     def _lines(self, measure: str) -> dict[str, float]:
         """Return the values to compare a measure with, by name."""
         lines = {}
-        evaluations = [point.evaluation for point in self.points]
         if measure == "auc":
             lines["majority class"] = 0.5
         elif measure == "accuracy":
-            lines["majority class"] = fmean(map(_largest_share, evaluations))
+            lines["majority class"] = fmean(map(_largest_share, self._evaluations))
         exact = [p.evaluation[measure].value for p in self.points if p.training.public_rows]
         if exact:
             lines["without noise"] = fmean(exact)
         given = self.references.items()
         return lines | {name: values[measure] for name, values in given if measure in values}
-
-
-def _bars(point: Point, measure: str) -> tuple[float, float]:
-    """Return the lengths of an error bar down and up; 0 for a missing end."""
-    found = point.evaluation[measure]
-    if not isinstance(found, BoundedValue):
-        return found.std, found.std
-    low, high = (found.value if end is None else end for end in (found.lower, found.upper))
-    return max(found.value - low, 0.0), max(high - found.value, 0.0)
 
 
 def _training(model: Any, evaluation: Evaluation) -> PrivacyReport:
@@ -279,7 +268,7 @@ def _training(model: Any, evaluation: Evaluation) -> PrivacyReport:
     return own.privacy
 
 
-def _sum(reports: Sequence[PrivacyReport]) -> PrivacyReport:
+def _sum(reports: Iterable[PrivacyReport]) -> PrivacyReport:
     private = [report for report in reports if not report.public_rows]
     if not private:
         raise BudgetError("nothing: the rows were declared public")
@@ -297,13 +286,8 @@ def _trained(report: PrivacyReport) -> str:
     if report.public_rows:
         return "infinite: rows declared public"
     delta = f", δ = {round_up(report.delta)}" if report.delta else ""
-    return f"{round_up(report.epsilon)}{delta}" + (
-        " (seeded: no guarantee)" if report.seeded else ""
-    )
-
-
-def _rows(report: PrivacyReport) -> str:
-    return "public rows" if report.public_rows else f"private rows, {report.guarantee}"
+    note = " (seeded: no guarantee)" if report.seeded else ""
+    return f"{round_up(report.epsilon)}{delta}{note}"
 
 
 def _largest_share(evaluation: Evaluation) -> float:
@@ -312,7 +296,3 @@ def _largest_share(evaluation: Evaluation) -> float:
     if "prevalence" in values:
         return max(values["prevalence"].value, 1 - values["prevalence"].value)
     return max(value.value for name, value in values.items() if name.startswith("share of "))
-
-
-def _is_finite(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

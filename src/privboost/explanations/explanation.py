@@ -1,7 +1,4 @@
-"""Explanation of a model as a whole: everything that moves its score.
-
-Explanation of single rows: what moved the score of each.
-"""
+"""Explanations of what moves scores: of a model as a whole, and of single rows."""
 
 from __future__ import annotations
 
@@ -144,31 +141,20 @@ class Explanation:
             parts.append(VoteSummary(self.votes.rules[:_LINES]).to_text())
             parts += _more(len(self.votes.rules) - _LINES, "rules")
         else:
-            silent = self._silent
+            shares = dict(zip(self.importance.features, self.importance.shares, strict=True))
+            silent = {own for own in shares if self.importance.noise_removed and not shares[own]}
             shapes = [shape for shape in self.shapes if shape.spans.feature not in silent]
             parts += _ranges("shapes", shapes)
             parts += _more(len(self.shapes) - len(shapes), "shapes", "without signal")
-        pairs = sorted(self._clear_pairs, key=lambda pair: -pair.size)[:_LINES]
+        wasted = any(finding.kind == WASTED_SHARE for finding in self.findings)
+        clear = [pair for pair in self.pairs if pair.strength >= _CLEAR and not wasted]
+        pairs = sorted(clear, key=lambda pair: -pair.size)[:_LINES]
         parts += _ranges("pairs", pairs)
         parts += _more(len(self.pairs) - len(pairs), "pairs", "that stand out less, or not at all")
         few = 0 if self.shapes else _FEW  # trees are details where there are shapes
         parts += [tree.to_text() for tree in self.trees[:few]]
         parts += _more(len(self.trees) - few, "trees")
         return "\n\n".join(parts)
-
-    @property
-    def _silent(self) -> set[str]:
-        """The features without importance once noise is subtracted."""
-        own = self.importance
-        named = zip(own.features, own.shares, strict=True) if own.noise_removed else ()
-        return {feature for feature, share in named if not share}
-
-    @property
-    def _clear_pairs(self) -> list[Pair]:
-        """The pairs that stand out from the noise."""
-        if any(finding.kind == WASTED_SHARE for finding in self.findings):
-            return []
-        return [pair for pair in self.pairs if pair.strength >= _CLEAR]
 
     def plot(self, most: int = 8) -> Any:
         """Draw the importances and the most important parts; return the axes, as an array.

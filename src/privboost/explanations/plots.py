@@ -1,9 +1,4 @@
-"""Pictures of shapes, pairs, lists, trees and rows, drawn from plain values.
-
-Plots by matplotlib, which is optional: all pictures of explanations and evaluations.
-
-Reliability diagrams, and curves of utility by ε.
-"""
+"""All plots of explanations and evaluations, by matplotlib, which is optional."""
 
 from __future__ import annotations
 
@@ -54,15 +49,18 @@ def plain(ax: Any) -> Any:
     return ax
 
 
+def _dates() -> Any:
+    import matplotlib.dates
+
+    return matplotlib.dates
+
+
 def places(spans: Spans) -> list[float]:
     """Return the edges of an ordered feature in the units of its axis; see `name_axis`."""
     assert spans.edges is not None
     if spans.counts not in (DAYS, INSTANTS):
         return [edge / _unit(spans)[1] for edge in spans.edges]
-    import matplotlib.dates
-
-    dates: Any = matplotlib.dates  # untyped
-    epoch = float(dates.date2num(np.datetime64("1970-01-01")))
+    epoch = float(_dates().date2num(np.datetime64("1970-01-01")))
     return [epoch + edge / (1 if spans.counts == DAYS else _DAY) for edge in spans.edges]
 
 
@@ -71,9 +69,7 @@ def name_axis(ax: Any, spans: Spans) -> None:
     unit = _unit(spans)[0]
     ax.set_xlabel(f"{spans.feature} ({unit})" if unit else spans.feature)
     if spans.counts in (DAYS, INSTANTS):
-        import matplotlib.dates
-
-        dates: Any = matplotlib.dates
+        dates = _dates()
         locator = dates.AutoDateLocator(tz="UTC", maxticks=8)
         ax.xaxis.set_major_locator(locator)
         ax.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz="UTC"))
@@ -208,14 +204,11 @@ def draw_categories(
     ax: Any = None,
 ) -> Any:
     """Draw the strongest effects of categories as bars, with two standard errors if known."""
-    ax = new_axes(ax)
     middle = float(np.median(effects))  # a feature's level has no meaning
     chosen = strongest([effect - middle for effect in effects])
     errors = None if stds is None else [2 * stds[k] for k in chosen]
-    _draw_bars([names[k] for k in chosen], [effects[k] for k in chosen], errors, ax)
-    ax.set_xlabel(_EFFECT)
-    ax.set_title(title)
-    return plain(ax)
+    bars = [names[k] for k in chosen], [effects[k] for k in chosen], errors
+    return draw_bars(*bars, _EFFECT, title, new_axes(ax))
 
 
 def strongest(values: Sequence[float]) -> list[int]:
@@ -233,20 +226,8 @@ def draw_bars(
     ax: Any = None,
     width: float = 6.5,
 ) -> Any:
-    """Draw values as horizontal bars, with errors if known."""
+    """Draw values as bars from the top down, positive ones blue and negative ones orange."""
     ax = new_axes(ax, width, 1.2 + _LINE * len(names))
-    _draw_bars(names, values, errors, ax)
-    if all(isinstance(value, int) for value in values):
-        ax.xaxis.get_major_locator().set_params(integer=True)
-    ax.set_xlabel(label)
-    ax.set_title(title)
-    return plain(ax)
-
-
-def _draw_bars(
-    names: Sequence[str], values: Sequence[float], errors: Sequence[float] | None, ax: Any
-) -> None:
-    """Draw bars from the top down, positive ones blue and negative ones orange."""
     lines = np.arange(len(names))
     ax.barh(lines, values, color=[BLUE if value >= 0 else ORANGE for value in values])
     if errors is not None:
@@ -255,6 +236,11 @@ def _draw_bars(
     size = "small" if len(names) > 8 else "medium"
     ax.set_yticks(lines, [_short(own) for own in names], fontsize=size)
     ax.invert_yaxis()
+    if all(isinstance(value, int) for value in values):
+        ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.set_xlabel(label)
+    ax.set_title(title)
+    return plain(ax)
 
 
 def _short(text: str, most: int = 40) -> str:

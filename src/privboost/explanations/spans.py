@@ -7,6 +7,9 @@ from dataclasses import dataclass
 DAYS, INSTANTS, SECONDS = "days since 1970", "seconds since 1970", "seconds"
 """The units of dates, of instants and of durations."""
 
+COUNTS = {"days": DAYS, "seconds": INSTANTS, "durations": SECONDS, "numbers": ""}
+"""Units by what the edges of a feature count (`OrderedFeature.counted_in`)."""
+
 
 @dataclass(frozen=True)
 class Spans:

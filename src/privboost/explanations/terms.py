@@ -1,9 +1,4 @@
-"""Effects of features, bin by bin, and joint effects of two features.
-
-Summary of a tree: its splits and leaves.
-
-Lists of an explanation: importances, coefficients, votes and findings.
-"""
+"""Parts of an explanation: shapes, pairs, trees, importances, coefficients, votes, findings."""
 
 from __future__ import annotations
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from privboost._core.files import write_file
-from privboost.export.sql import sql_text
 from privboost.models.model import Model
 
-SUFFIXES = (".onnx", ".sql")
+EXPORTS = {".onnx": "privboost.export.onnx", ".sql": "privboost.export.sql"}
+"""The module of each format, whose `export` returns a model as the content of a file."""
 
 
 def export_model(model: Any, path: str | Path) -> None:
@@ -34,32 +35,17 @@ def export_model(model: Any, path: str | Path) -> None:
     trained = model if isinstance(model, Model) else getattr(model, "model_", None)
     if not isinstance(trained, Model):
         raise TypeError("export_model: a model or a fitted estimator is needed")
-    write_file(path, export_bytes(trained, check_suffix(path)))
-
-
-def check_suffix(path: str | Path) -> str:
-    """Return the suffix of a path; raise ValueError unless it names an export format."""
     suffix = Path(path).suffix.lower()
     if suffix == ".py":
         raise ValueError(
             f"{path}: Python modules are no longer exported; use .onnx (onnxruntime) or .sql"
         )
-    if suffix not in SUFFIXES:
-        raise ValueError(f"{path}: a file that ends in .onnx or .sql is needed")
-    return suffix
-
-
-def export_bytes(model: Model, suffix: str) -> bytes:
-    """Return the content of an export in the format of a suffix."""
-    if suffix == ".sql":
-        return sql_text(model).encode()
+    if suffix not in EXPORTS:
+        raise ValueError(f"{path}: a file that ends in {' or '.join(EXPORTS)} is needed")
     try:
-        from privboost.export.onnx import onnx_model
+        export = import_module(EXPORTS[suffix]).export
     except ModuleNotFoundError as error:
-        if error.name != "onnx":
-            raise
         raise ImportError(
-            "the package onnx is needed: pip install 'privboost[export]'", name="onnx"
+            f"the package {error.name} is needed: pip install 'privboost[export]'", name=error.name
         ) from None
-    content: bytes = onnx_model(model).SerializeToString(deterministic=True)
-    return content
+    write_file(path, export(trained))

@@ -9,20 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from privboost.data.features import CategoricalFeature, Feature
-from privboost.data.ordered_features import (
-    BooleanFeature,
-    DateFeature,
-    DurationFeature,
-    OrdinalFeature,
-)
-from privboost.data.times import DAY
+from privboost.data.features import CategoricalFeature, Feature, OrderedFeature
 from privboost.data.values import code_labels
 from privboost.models.model import Model
-from privboost.models.scores import ScoreParts
+from privboost.models.parts import ScoreParts
 from privboost.trees.tree import Tree
 
 BOOLEANS = {True: ("True", "true", "TRUE"), False: ("False", "false", "FALSE")}
@@ -65,26 +59,16 @@ class Column:
     @property
     def unit(self) -> str:
         """The unit of the edges: "numbers", "days" or "seconds" since 1970, or "durations"."""
-        feature = self.feature
-        if isinstance(feature, DateFeature):
-            return "days" if feature.step == DAY else "seconds"
-        return "durations" if isinstance(feature, DurationFeature) else "numbers"
+        assert isinstance(self.feature, OrderedFeature)
+        return self.feature.counted_in
 
 
 @dataclass(frozen=True, eq=False)
 class PairTerm:
-    """The joint effect of two columns on one score.
+    """The joint effect of two features (in a `Formula`, of columns) on one score.
 
-    Attributes
-    ----------
-    output : int
-        The score.
-    features : (int, int)
-        The indices of the features; in a `Formula`, of the columns.
-    cell_of : (int array, int array)
-        The cell of each of their codes.
-    values : int array of shape (cells of the first, cells of the second)
-        In score steps.
+    `cell_of` has the cell of each code of either; `values`, in score steps, has shape (cells of the
+    first, cells of the second).
     """
 
     output: int
@@ -101,16 +85,14 @@ class PairTerm:
         return PairTerm(self.output, self.features, (first, joined.reshape(-1)[second]), values)
 
 
-@dataclass(frozen=True, eq=False)
-class Split:
-    """The side of each code of one column: 1 is right."""
+class Split(NamedTuple):
+    """The side of each code of one feature (in a `Formula`, of a column): 1 is right."""
 
-    column: int
+    feature: int
     goes_right: np.ndarray
 
 
-@dataclass(frozen=True, eq=False)
-class TreeTerm:
+class TreeTerm(NamedTuple):
     """A complete tree: the split of each node, level by level, and the values of its leaves."""
 
     splits: np.ndarray
@@ -128,8 +110,6 @@ class Formula:
 
     Attributes
     ----------
-    model : Model
-        The model, which knows what scores mean.
     columns : tuple of Column
         The columns that some term depends on.
     start : int array of shape (outputs,)
@@ -144,7 +124,6 @@ class Formula:
         The trees of several columns.
     """
 
-    model: Model
     columns: tuple[Column, ...]
     start: np.ndarray
     alone: tuple[np.ndarray, ...]
@@ -163,7 +142,6 @@ class Formula:
         merged = {feature: _merge_codes(model, feature, by_code[feature]) for feature in used}
         unused = (own[:, 0] for f, own in enumerate(terms.alone) if f not in column_of)
         return cls(
-            model,
             tuple(column for column, _ in merged.values()),
             terms.start + sum(unused),
             tuple(terms.alone[feature][:, first] for feature, (_, first) in merged.items()),
@@ -189,18 +167,8 @@ class Formula:
         )
 
 
-_FeatureSplit = tuple[int, np.ndarray]
-"""A feature, and the side of each of its codes."""
-
-
 class _Terms:
-    """The terms of a model by feature, with terms of one feature in that feature's table.
-
-    Parameters
-    ----------
-    parts : ScoreParts
-        The model's scores as one sum.
-    """
+    """The terms of a model by feature, with terms of one feature in that feature's table."""
 
     def __init__(self, parts: ScoreParts) -> None:
         self.start = parts.start.astype(np.int64)
@@ -243,10 +211,10 @@ class _Terms:
             node = 2 * node + 1 + np.array(right, dtype=np.intp)
         self.alone[feature] += values[:, node - len(tree.feature)]
 
-    def unique_splits(self) -> tuple[list[_FeatureSplit], tuple[TreeTerm, ...]]:
+    def unique_splits(self) -> tuple[list[Split], tuple[TreeTerm, ...]]:
         """Return the unique splits of all trees, and the trees by the numbers of their splits."""
         numbers: dict[tuple[int, bytes], int] = {}
-        splits: list[_FeatureSplit] = []
+        splits: list[Split] = []
         trees = []
         for tree, values in self.trees:
             own = []
@@ -254,12 +222,12 @@ class _Terms:
                 goes_right = line[: self.alone[feature].shape[1]]
                 number = numbers.setdefault((feature, goes_right.tobytes()), len(splits))
                 if number == len(splits):
-                    splits.append((feature, goes_right))
+                    splits.append(Split(feature, goes_right))
                 own.append(number)
             trees.append(TreeTerm(np.array(own), values))
         return splits, tuple(trees)
 
-    def by_code(self, splits: list[_FeatureSplit]) -> list[np.ndarray]:
+    def by_code(self, splits: list[Split]) -> list[np.ndarray]:
         """Return for each feature all that terms know of its codes: shape (codes, any)."""
         known = [list(own) for own in self.alone]
         for pair in self.pairs:
@@ -273,15 +241,13 @@ class _Terms:
 def _merge_codes(model: Model, feature: int, by_code: np.ndarray) -> tuple[Column, np.ndarray]:
     """Return a column whose indistinguishable codes are merged, and the first code of each."""
     declared, edges = model.domain.features[feature], model.encoder.edges[feature]
-    if isinstance(declared, BooleanFeature | OrdinalFeature):
+    if declared.labels:
         _, first, codes = np.unique(by_code, axis=0, return_index=True, return_inverse=True)
-        every = codes.reshape(-1)
-        labels = (0, 1) if isinstance(declared, BooleanFeature) else declared.categories
-        own = CategoricalFeature(declared.name, labels)
-        return Column(own, np.empty(0), np.append(every, every[-1]), len(first)), first
-    if isinstance(declared, CategoricalFeature):
-        _, first, codes = np.unique(by_code, axis=0, return_index=True, return_inverse=True)
-        return Column(declared, edges, codes.reshape(-1), len(first)), first
+        codes = codes.reshape(-1)
+        if isinstance(declared, OrderedFeature):  # whose other values have the code of missing ones
+            declared = CategoricalFeature(declared.name, declared.labels)
+            codes = np.append(codes, codes[-1])
+        return Column(declared, np.empty(0), codes, len(first)), first
     changes = np.flatnonzero((by_code[1:-1] != by_code[:-2]).any(axis=1))
     first = np.array([0, *(changes + 1), len(by_code) - 1])
     return Column(declared, edges[changes], np.empty(0, dtype=np.int64), len(first)), first

@@ -14,8 +14,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from privboost._core.grid import SCORE_STEPS
-from privboost.data.features import CategoricalFeature, ClassTarget
-from privboost.data.ordered_features import DateFeature
+from privboost.data.features import CategoricalFeature, DateFeature
+from privboost.data.targets import ClassTarget
 from privboost.export.formula import Column, Formula, TreeTerm, free_name, missing_text, spellings
 from privboost.models.model import Model
 
@@ -34,8 +34,8 @@ _TYPES = {
 }
 
 
-def onnx_model(model: Model) -> onnx.ModelProto:
-    """Return a model as an ONNX graph.
+def export(model: Model) -> bytes:
+    """Return a model as the content of an ONNX file.
 
     Each column that the model uses is an input of shape (rows, 1): numbers, durations in seconds
     and numeric categories as float64 (NaN is missing), dates as int64 (days or seconds since
@@ -55,16 +55,15 @@ def onnx_model(model: Model) -> onnx.ModelProto:
     )
     _add_results(graph, model, scores, results)
     metadata = {"guarantee": model.privacy.guarantee, "target": model.domain.target.name}
-    return graph.model("model", f"A model of {model.domain.target.name}", metadata)
+    made = graph.model("model", f"A model of {model.domain.target.name}", metadata)
+    content: bytes = made.SerializeToString(deterministic=True)
+    return content
 
 
 class _Graph:
     """An ONNX graph under construction; each method returns the name of the tensor it adds.
 
-    Parameters
-    ----------
-    names : iterable of str
-        The names of inputs and outputs, which no inner tensor gets.
+    `names` are those of inputs and outputs, which no inner tensor gets.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -211,7 +210,7 @@ def _trees(graph: _Graph, formula: Formula, codes: list[str]) -> Iterator[str]:
     goes_right = np.zeros((len(formula.splits), width), dtype=np.uint8)
     for line, split in zip(goes_right, formula.splits, strict=True):
         line[: len(split.goes_right)] = split.goes_right
-    column_of = graph.constant([split.column for split in formula.splits])
+    column_of = graph.constant([split.feature for split in formula.splits])
     table, wide = graph.constant(goes_right.reshape(-1), "uint8"), graph.constant(width)
     zero = graph.add("Mul", codes[0], graph.constant(0))
     one, two = graph.constant(1), graph.constant(2)

@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from privboost._core.grid import SCORE_STEPS
-from privboost.data.features import CategoricalFeature, ClassTarget
-from privboost.data.ordered_features import DateFeature
+from privboost.data.features import CategoricalFeature, DateFeature
+from privboost.data.targets import ClassTarget
 from privboost.data.times import SECOND
 from privboost.export.formula import (
     BOOLEANS,
@@ -41,6 +41,11 @@ _NAME_BYTES = 63
 """PostgreSQL truncates longer column names without an error."""
 _BEYOND_DATES = 1e300
 """A number of seconds beyond every date."""
+
+
+def export(model: Model) -> bytes:
+    """Return `sql_text` as the content of a file."""
+    return sql_text(model).encode()
 
 
 def sql_text(model: Model, table: str = "rows") -> str:
@@ -165,12 +170,7 @@ def _exp(term: str) -> str:
 class _TermWriter:
     """Writes the terms of scores on codes, and records which columns' codes they use.
 
-    Parameters
-    ----------
-    formula : Formula
-        The scores.
-    columns, codes : str
-        The alias of the table with the columns, and of the table with their codes.
+    `columns` is the alias of the table with the columns, `codes` of the table with their codes.
     """
 
     def __init__(self, formula: Formula, columns: str, codes: str) -> None:
@@ -207,7 +207,7 @@ class _TermWriter:
             return str(int(tree.values[output, node - inner]))
         split = self._formula.splits[tree.splits[node]]
         below = [self._branch(tree, 2 * node + 1 + side, output) for side in (0, 1)]
-        return self._case(split.column, [below[side] for side in split.goes_right])
+        return self._case(split.feature, [below[side] for side in split.goes_right])
 
     def _case(self, column: int, results: Sequence[str]) -> str:
         """Return the result of a row, from one result for each code of a column."""

@@ -1,13 +1,15 @@
-"""Secure aggregation (Bonawitz et al. 2017): sums under masks that cancel in the total.
+"""Secure aggregation with dropout recovery (Bonawitz et al. 2017).
 
-Masks are random words, added modulo 2⁶⁴. Seeds are derived for one round from keys of one
-session: those that are opened reveal nothing of another round.
+Each party adds masks to its sums: random words modulo 2⁶⁴, a pairwise mask with every other party,
+which cancels in the total, and one of its own. Seeds of masks are derived for one round from keys
+of one session: those that are opened reveal nothing of another round.
 
-A party deals the seeds of a few rounds at once. Then each round has three stages. The party
-masks its sums, and sends every other party a tag of its query and of the parties it masks with. It
-confirms a set of survivors, if all of them had the same query. It opens, for the set that enough
-parties have confirmed, a share of a survivor's own seed, or of a lost party's envelope key, never
-both. Rounds only go up: earlier ones are forgotten, and cannot be opened.
+A party deals secret shares of the seeds of a few rounds at once. Then each round has three stages.
+The party masks its sums, and sends every other party a tag of its query and of the parties it
+masks with. It confirms a set of survivors, if all of them had the same query. It opens, for the set
+that enough parties have confirmed, a share of a survivor's own seed, or of the key that encrypts a
+dropped party's pairwise seeds (its envelope key), never both. Rounds only go up: earlier ones are
+forgotten, and cannot be opened.
 
 The server adds up masked sums, and removes the masks with the seeds that parties open.
 """
@@ -24,7 +26,6 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from privboost._core.errors import FederationError
-from privboost.federated.agreement import Quorum
 from privboost.federated.crypto import (
     SECRET_BYTES,
     SHARE_BYTES,
@@ -34,6 +35,47 @@ from privboost.federated.crypto import (
 )
 from privboost.federated.messages import pack
 from privboost.randomness.keystream import KeyStream, fixed_generator
+
+MOST_PARTIES = 2**12
+"""The noise of so many parties, and the largest sums of rows, fit int64 together."""
+
+
+@dataclass(frozen=True)
+class Quorum:
+    """Of k parties, c may collude with the server, and d may drop out, at any stage."""
+
+    parties: int
+    colluders: int = 0
+    dropouts: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("parties", "colluders", "dropouts"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise ValueError(f"{name} must be an integer of at least 0")
+        if not 2 <= self.parties <= MOST_PARTIES:
+            raise ValueError(f"a federation has between 2 and {MOST_PARTIES} parties")
+        if self.threshold <= self.colluders:
+            raise ValueError(
+                f"{self.colluders} colluders of {self.parties} parties could open masks by "
+                f"themselves, if {self.dropouts} may be lost: allow fewer dropouts or colluders"
+            )
+        if 2 * self.threshold <= self.parties + self.colluders:
+            raise ValueError(
+                f"with {self.dropouts} dropouts and {self.colluders} colluders of {self.parties} "
+                "parties, a server that shows two sets of survivors could open a party's masks: "
+                "2(k - d) must exceed k + c"
+            )
+
+    @property
+    def threshold(self) -> int:
+        """t = k − d, the number of parties needed at every stage, and of shares of a seed."""
+        return self.parties - self.dropouts
+
+    @property
+    def honest(self) -> int:
+        """k − c − d, the least number of honest parties in every sum."""
+        return self.threshold - self.colluders
 
 
 def pair_seed(key: bytes, round_: int) -> bytes:
@@ -77,46 +119,27 @@ LAST_ROUND = 2**32
 
 @dataclass(frozen=True, eq=False)
 class Dealt:
-    """A party's seeds of several rounds, as it sends them.
+    """A party's seeds of several rounds, as it sends them."""
 
-    Attributes
-    ----------
-    commitments : uint8 array of shape (rounds, 2, 32)
-        Hashes of its own seed and of its envelope key, which opened ones must match.
-    envelopes : uint8 array of shape (rounds, parties, 32)
-        Its pair seeds of each round, encrypted under the envelope key.
-    sealed : dict from int to bytes
-        For each other party its shares of both, which only that party can read.
-    """
-
+    # Hashes of its own seed and of its envelope key: uint8 of shape (rounds, 2, 32).
     commitments: np.ndarray
+    # Its pair seeds, encrypted under the envelope key: uint8 of shape (rounds, parties, 32).
     envelopes: np.ndarray
+    # For each other party its shares of both, encrypted for that party.
     sealed: dict[int, bytes]
 
 
 class PartyRounds:
-    """A party's side of the rounds of a session.
-
-    Parameters
-    ----------
-    own : int
-        Number of the party.
-    quorum : Quorum
-        Numbers of parties.
-    pair_keys : mapping from int to bytes
-        Its pair keys of this session, by party.
-    secret : bytes
-        Its own secret of this session.
-    """
+    """A party's side: its number, its pair key with each other party, and a secret of its own."""
 
     def __init__(
         self, own: int, quorum: Quorum, pair_keys: Mapping[int, bytes], secret: bytes
     ) -> None:
         self._own, self._quorum, self._secret = own, quorum, secret
         self._pair_keys = dict(pair_keys)
-        self._batch = range(0)
+        self._batch = range(0)  # the rounds whose seeds are dealt
         self._dealers: frozenset[int] = frozenset()
-        self._held: dict[int, bytes] = {}
+        self._held: dict[int, bytes] = {}  # shares of each dealer's seeds
         self._next = 0
         self._begun = self._masked = self._confirmed = self._opened = -1
         self._claim = b""
@@ -185,22 +208,10 @@ class PartyRounds:
         self._next, self._begun = round_ + 1, round_
 
     def mask(self, sums: np.ndarray, asked: bytes) -> tuple[np.ndarray, dict[int, bytes]]:
-        """Return the masked sums, once a round, and a tag for each other party.
+        """Return the masked int64 sums (uint64), once a round, and a tag for each other party.
 
-        Parameters
-        ----------
-        sums : int64 array
-            The sums.
-        asked : bytes
-            Digest of the query.
-
-        Returns
-        -------
-        uint64 array
-            The masked sums.
-        dict from int to bytes
-            For each other party a tag of the round, the query and the parties of the masks, which
-            only that party can check.
+        A tag authenticates the round, the query's digest `asked` and the parties of the masks; only
+        the two parties can make or check it.
         """
         round_ = self._begun
         if not self._masked < round_ or round_ <= self._opened:
@@ -218,23 +229,13 @@ class PartyRounds:
     ) -> dict[int, bytes]:
         """Confirm the parties whose sums are added up, once a round; return a tag for each other.
 
-        Parameters
-        ----------
-        round_ : int
-            The round.
-        survivors : sequence of int
-            The parties, this one among them.
-        tags : mapping from int to bytes
-            The other survivors' tags of their queries.
+        `tags` are the other survivors' tags of their queries, which must all be the same.
         """
         if not round_ == self._masked == self._begun or round_ <= self._confirmed:
             raise FederationError("rounds: this one cannot be confirmed now")
         present = set(survivors)
-        if (
-            len(present) != len(survivors)
-            or not present <= self._dealers
-            or self._own not in present
-        ):
+        own_set = self._own in present and present <= self._dealers
+        if not own_set or len(present) != len(survivors):
             raise FederationError("survivors: they are parties of this round, this one among them")
         if len(present) < self._quorum.threshold:
             raise FederationError("survivors: too few to hide a party in the sum")
@@ -247,15 +248,9 @@ class PartyRounds:
     def open(self, round_: int, tags: Mapping[int, bytes]) -> dict[int, bytes]:
         """Return a share for each party: of its own seed if it survived, else of its envelope key.
 
-        Shares are opened once a round, before a later one has begun, for the set that as many
-        parties as the threshold have confirmed in this round: there cannot be two.
-
-        Parameters
-        ----------
-        round_ : int
-            The round.
-        tags : mapping from int to bytes
-            The other parties' tags of the survivors.
+        Shares are opened once a round, before a later one has begun, for the set of survivors that
+        as many parties as the threshold have confirmed in this round, by their tags: there cannot
+        be two.
         """
         if not round_ == self._confirmed == self._begun or round_ <= self._opened:
             raise FederationError("rounds: the masks of this one cannot be opened now")
@@ -274,7 +269,7 @@ class PartyRounds:
         return opened
 
     def _tags(self, round_: int, what: str, claim: bytes) -> dict[int, bytes]:
-        """Return a tag for each other party of a round, which only the two of them can make."""
+        """Return a tag of a claim for each other party of a round."""
         others = self._dealers - {self._own}
         return {party: self._tag(self._own, party, round_, what, claim) for party in others}
 
@@ -316,18 +311,11 @@ ten parties to spare, a set without three forgers is among them nine times out o
 
 
 class ServerRounds:
-    """The server's side of the rounds of a session.
+    """The server's side of the rounds of a session, of parties with these numbers and names.
 
     A batch of rounds is begun and dealt; then each round takes masked sums, fixes the survivors,
     takes confirmations and shares, and has a total. Input that is out of order, a second one, or
     of another shape raises, and changes nothing.
-
-    Parameters
-    ----------
-    quorum : Quorum
-        Numbers of parties.
-    names : mapping from int to str
-        Names of the parties in the session, by number.
     """
 
     def __init__(self, quorum: Quorum, names: Mapping[int, str]) -> None:
@@ -343,18 +331,13 @@ class ServerRounds:
         self._opened: dict[int, dict[int, bytes]] = {}
 
     @property
-    def next_round(self) -> int:
-        """The first round that has not begun."""
-        return self._round + 1
-
-    @property
     def is_dealt(self) -> bool:
         """Whether the next round has seeds."""
-        return self.next_round in self._batch
+        return self._round + 1 in self._batch
 
     def begin_batch(self, count: int) -> int:
         """Begin a batch of rounds; return the first of them."""
-        first = max(self.next_round, self._batch.stop)
+        first = max(self._round + 1, self._batch.stop)
         self._batch, self._dealt, self._round = range(first, first + count), {}, first - 1
         return first
 
@@ -379,7 +362,7 @@ class ServerRounds:
         if not self.is_dealt:
             raise FederationError("rounds: the seeds of this one were not dealt")
         self._need_enough(self._dealt)
-        self._round, self._length = self.next_round, length
+        self._round, self._length = self._round + 1, length
         self._masked, self._asked, self._confirmed, self._opened = {}, {}, {}, {}
         self._survivors = None
         return self._round
@@ -416,11 +399,6 @@ class ServerRounds:
         """Return the others' tags of the survivors, for a party."""
         self._need_enough(self._confirmed)
         return {p: tags[party] for p, tags in self._confirmed.items() if p != party}
-
-    def _need_tags(self, party: int, tags: Mapping[int, bytes]) -> None:
-        whole = set(tags) == set(self._dealt) - {party}
-        if not whole or any(len(tag) != TAG_BYTES for tag in tags.values()):
-            raise FederationError("tags: of a wrong shape")
 
     def take_opened(self, party: int, opened: Mapping[int, bytes]) -> None:
         """Store the shares that a party opens."""
@@ -483,6 +461,11 @@ class ServerRounds:
     def _need_party(self, party: int, taken: Mapping[int, object]) -> None:
         if party not in self._names or party in taken:
             raise FederationError("messages: of no party here, or a second one")
+
+    def _need_tags(self, party: int, tags: Mapping[int, bytes]) -> None:
+        whole = set(tags) == set(self._dealt) - {party}
+        if not whole or any(len(tag) != TAG_BYTES for tag in tags.values()):
+            raise FederationError("tags: of a wrong shape")
 
     def _need_enough(self, present: Mapping[int, object]) -> None:
         if len(present) < self._quorum.threshold:

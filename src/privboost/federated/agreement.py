@@ -1,25 +1,12 @@
 """The agreement that all ends make before any query: the parties, the run, and its plan.
 
-A quorum fixes how many parties may be lost, and how many may collude.
-
-A party's consent limits the offers that it accepts.
-
-Parties add the noise together: each draws a part, and the sum replaces one draw.
-
-Of k parties d may be lost and c may reveal their noise to the server. So every sum has the noise
-of k − c − d honest parties, and each draws discrete Gaussian noise of 1/(k − c − d) of the
-variance. The sum of m discrete Gaussians of scale s is, at every integer, within e^{±τ} of one
-discrete Gaussian of scale s√m, with τ ≤ 10 · Σ_{j<m} exp(−2π²s²·j/(j+1)):
-docs/guarantees/federation.md.
-
-Each end makes the plan of an agreement with its own code.
+Each end makes the plan with its own code; a party's consent limits the offers that it accepts.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from importlib import import_module
@@ -28,13 +15,10 @@ from typing import Any
 import numpy as np
 
 from privboost._core.errors import FederationError
-from privboost.accounting.events import Event
-from privboost.accounting.individual_budgets import IndividualBudget
-from privboost.accounting.noisy_sums import GaussianRelease, GramRelease, VectorRelease
 from privboost.data.domain import Domain
 from privboost.data.table import Batch, RemoteTable, raise_remote_rows
+from privboost.federated.aggregation import Quorum
 from privboost.recipes import ESTIMATORS
-from privboost.recipes.adassp import AdaSSPPlan
 from privboost.recipes.common.plan import Plan
 
 SERVER, DISTRIBUTED = "server", "distributed"
@@ -48,46 +32,20 @@ _LOCAL = (
 
 @dataclass(frozen=True)
 class Agreement:
-    """A run as all ends must see it.
+    """A run as all ends must see it."""
 
-    Attributes
-    ----------
-    version : str
-        Version of privboost.
-    estimator : str
-        Name of the estimator.
-    parameters : dict
-        Its parameters.
-    domain : dict
-        The domain, with the rule of its unit.
-    weight : str or None
-        Column of sample weights.
-    n_rows : int or None
-        Number of rows, where it is public and the plan depends on it.
-    plan : str
-        Digest of the plan.
-    trust : str
-        Who adds noise.
-    parties : dict from str to str
-        Parties in order, each with its public key in hexadecimal digits.
-    colluders, dropouts : int
-        See `Quorum`.
-    seed : int or None
-        Seed of a run without a guarantee.
-    """
-
-    version: str
+    version: str  # of privboost
     estimator: str
     parameters: dict[str, Any]
-    domain: dict[str, Any]
-    weight: str | None
-    n_rows: int | None
-    plan: str
+    domain: dict[str, Any]  # with the rule of its unit
+    weight: str | None  # the column of sample weights
+    n_rows: int | None  # where it is public and the plan depends on it
+    plan: str  # the plan's digest
     trust: str
-    parties: dict[str, str]
+    parties: dict[str, str]  # in order, each with its public key in hexadecimal digits
     colluders: int
     dropouts: int
-    seed: int | None
+    seed: int | None  # of a run without a guarantee
 
     @property
     def quorum(self) -> Quorum:
@@ -151,64 +109,12 @@ def _plain(value: Any) -> Any:
     raise TypeError("neither number nor string")
 
 
-MOST_PARTIES = 2**12
-"""The noise of so many parties, and the largest sums of rows, fit int64 together."""
-
-
-@dataclass(frozen=True)
-class Quorum:
-    """Numbers of parties that a sum needs, and that it is hidden from.
-
-    Attributes
-    ----------
-    parties : int
-        k, the number of parties.
-    colluders : int
-        c, the number of parties that may collude with the server.
-    dropouts : int
-        d, the number of parties that may be lost, at any stage.
-    """
-
-    parties: int
-    colluders: int = 0
-    dropouts: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("parties", "colluders", "dropouts"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise ValueError(f"{name} must be an integer of at least 0")
-        if not 2 <= self.parties <= MOST_PARTIES:
-            raise ValueError(f"a federation has between 2 and {MOST_PARTIES} parties")
-        if self.threshold <= self.colluders:
-            raise ValueError(
-                f"{self.colluders} colluders of {self.parties} parties could open masks by "
-                f"themselves, if {self.dropouts} may be lost: allow fewer dropouts or colluders"
-            )
-        if 2 * self.threshold <= self.parties + self.colluders:
-            raise ValueError(
-                f"with {self.dropouts} dropouts and {self.colluders} colluders of {self.parties} "
-                "parties, a server that shows two sets of survivors could open a party's masks: "
-                "2(k - d) must exceed k + c"
-            )
-
-    @property
-    def threshold(self) -> int:
-        """t = k − d, the number of parties needed at every stage, and of shares of a seed."""
-        return self.parties - self.dropouts
-
-    @property
-    def honest(self) -> int:
-        """k − c − d, the least number of honest parties in every sum."""
-        return self.threshold - self.colluders
-
-
 _MAX_LISTED = 3
 
 
 @dataclass(frozen=True)
 class Consent:
-    """Limits of a party; see `Party` for the attributes."""
+    """A party's limits of the offers that it accepts; see `Party`."""
 
     domain: Domain | None
     weight: str | None
@@ -219,15 +125,7 @@ class Consent:
     tell_rows: bool
 
     def check(self, agreement: Agreement, pinned: int) -> None:
-        """Refuse an offer beyond the limits.
-
-        Parameters
-        ----------
-        agreement : Agreement
-            The offer.
-        pinned : int
-            Number of parties that this one has pinned, itself included.
-        """
+        """Refuse an offer beyond the limits of a party that has pinned so many, itself included."""
         if agreement.seed is not None and not self.accept_seed:
             raise FederationError("seed: a seeded run protects nobody (accept_seed)")
         if agreement.n_rows is not None:
@@ -271,54 +169,6 @@ def _by_name(domain: Mapping[str, Any]) -> dict[str, Any]:
     return {repr(name): entry for name, entry in named.items()} | rest
 
 
-GAUSSIAN = (GaussianRelease, VectorRelease, GramRelease)
-"""Events whose noise parties can add: these classes, not their subclasses."""
-LEAST_SCALE = 2.0**8
-"""The least scale of one party's noise, in grid steps."""
-SLACK = 1e-300
-"""Bound of the ε that a run loses because noise is a sum: from `LEAST_SCALE` on, τ of one number
-is below 10 · 2¹² · exp(−6 · 10⁵)."""
-
-
-def noise_part(quorum: Quorum) -> float:
-    """Return a party's part of the noise's standard deviation, rounded up."""
-    return math.nextafter(1 / math.sqrt(quorum.honest), math.inf)
-
-
-def sum_slack(scale: float, parties: int) -> float:
-    """Return the bound τ of one number: the log-ratio of a sum of discrete Gaussians to one."""
-    ratios = (j / (j + 1) for j in range(1, parties))
-    return math.fsum(10 * math.exp(-2 * math.pi**2 * scale**2 * ratio) for ratio in ratios)
-
-
-def check_distributed(plan: Plan, quorum: Quorum) -> None:
-    """Refuse a plan whose noise parties cannot add."""
-    if isinstance(plan, AdaSSPPlan) and plan.least is not None:
-        raise FederationError(
-            'trust: the smallest eigenvalue needs a server that is trusted, trust="server"'
-        )
-    for planned in plan.releases:
-        event = planned.event
-        if not isinstance(event, IndividualBudget) and type(event) not in GAUSSIAN:
-            raise FederationError(
-                f'trust: {event.what!r} needs a server that is trusted, trust="server" '
-                f"({event.mechanism})"
-            )
-        check_scale(event, noise_part(quorum))
-
-
-def check_scale(event: Event, part: float) -> None:
-    """Refuse noise of which a party's part would be below `LEAST_SCALE`."""
-    grid = event.gaussian_grid  # None for a Rényi budget: its releases are checked one by one
-    if grid is not None and not grid[1] * part >= LEAST_SCALE:
-        raise FederationError(
-            f"trust: the noise of {event.what!r} is too little to be divided among parties"
-        )
-
-
-_FIT_ONLY = "rows: a federation can be fitted, and nothing else"
-
-
 class AgreedRows(RemoteTable):
     """A table without columns or rows; only its number of rows may be known."""
 
@@ -326,14 +176,11 @@ class AgreedRows(RemoteTable):
         self._n_rows = n_rows
 
     @property
-    def place(self) -> str:  # type: ignore[override]
-        """Unavailable: streams have no federations."""
-        raise FederationError(_FIT_ONLY)
-
-    @property
-    def columns(self) -> tuple[str, ...]:  # type: ignore[override]
+    def columns(self) -> Any:  # type: ignore[override]
         """Unavailable: the tables lie with the parties."""
-        raise FederationError(_FIT_ONLY)
+        raise FederationError("rows: a federation can be fitted, and nothing else")
+
+    place = columns
 
     def no_rows(self, names: Sequence[str]) -> Batch:
         """Unavailable: the tables lie with the parties."""
@@ -350,21 +197,10 @@ class AgreedRows(RemoteTable):
         raise_remote_rows()
 
 
-@dataclass(frozen=True, eq=False)
-class OwnPlan:
-    """A party's own copy of the plan, and the bound of its sample weights."""
+def make_plan(agreement: Agreement) -> tuple[Plan, float | None]:
+    """Return this end's own copy of the plan, and the bound of sample weights.
 
-    plan: Plan
-    weight_bound: float | None
-
-
-def make_plan(agreement: Agreement) -> OwnPlan:
-    """Return the plan that the agreement's parameters and domain give here.
-
-    Raises
-    ------
-    FederationError
-        If there is none, or its digest is not the agreed one.
+    Refuses an agreement whose parameters and domain give none here, or one of another digest.
     """
     if agreement.estimator not in ESTIMATORS:
         raise FederationError("estimator: there is none of this name")
@@ -379,4 +215,4 @@ def make_plan(agreement: Agreement) -> OwnPlan:
         raise FederationError(f"plan: {error}") from None
     if plan.digest != agreement.plan:
         raise FederationError("plan: it is another one here; versions of packages may differ")
-    return OwnPlan(plan, prepared.given.weight_bound)
+    return plan, prepared.given.weight_bound

@@ -1,15 +1,7 @@
-"""Cryptography of a federation: identities, keys of one session, sealed messages, shared secrets.
+"""Cryptography of a federation: the handshake's keys, sealed messages, Shamir's secret sharing.
 
-Everything is built from X25519, HKDF-SHA256, AES-256-GCM and the key stream (AES-256-CTR);
+Built from X25519, HKDF-SHA256, AES-256-GCM and the key stream (AES-256-CTR);
 `docs/guarantees/federation.md` has the protocol and its proofs.
-
-Secrets are shared by Shamir's scheme, in exact integers: fewer than t shares reveal nothing.
-
-Sealed messages cannot be read, changed or replayed by others, or moved to another session.
-
-Joint randomness decides public choices, such as which trees are drawn: each party commits to a
-part, and all parts are revealed at once. A party that sees the parts of others first can still
-leave: it chooses between two outcomes, no more.
 """
 
 from __future__ import annotations
@@ -20,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -50,7 +43,7 @@ def extract(salt: bytes, secret: bytes) -> bytes:
 
 
 class KeyPair:
-    """An X25519 key pair: an identity, which others pin, or the key of one session.
+    """An X25519 key pair: a long-lived identity, which others pin, or a session's ephemeral key.
 
     Parameters
     ----------
@@ -84,27 +77,13 @@ class KeyPair:
 
 @dataclass(frozen=True)
 class Advertised:
-    """The public part of one end of a session.
-
-    Attributes
-    ----------
-    name : str
-        Name of the party, or of the coordinator.
-    identity : bytes
-        Long-lived public key.
-    fresh : bytes
-        Public key of this session.
-    nonce : bytes
-        Random bytes, which make the session's name new to this end.
-    commitment : bytes
-        Hash of the party's part of the joint randomness; empty for the coordinator.
-    """
+    """What one end of a session advertises; the commitment is to its part of the randomness."""
 
     name: str
-    identity: bytes
-    fresh: bytes
-    nonce: bytes
-    commitment: bytes = b""
+    identity: bytes  # the long-lived public key
+    fresh: bytes  # the ephemeral public key
+    nonce: bytes  # makes the session's name new to this end
+    commitment: bytes = b""  # the coordinator has none
 
 
 def session_name(agreed: str, ends: Sequence[Advertised]) -> bytes:
@@ -121,22 +100,12 @@ def session_name(agreed: str, ends: Sequence[Advertised]) -> bytes:
 def pair_key(
     name: str, identity: KeyPair, fresh: KeyPair, other: Advertised, session: bytes
 ) -> bytes:
-    """Return the key that two ends share in a session: the four products of Noise's pattern KK.
+    """Return the key that `name` and another end share in a session, as in Noise's pattern KK.
 
-    The products of each identity with the other end's fresh key prevent key-compromise
-    impersonation, that of the fresh keys gives forward secrecy, and that of the identities keeps
-    the key secret where fresh keys were guessed.
-
-    Parameters
-    ----------
-    name : str
-        The end that computes the key.
-    identity, fresh : KeyPair
-        Its long-lived key, and its key of this session.
-    other : Advertised
-        The other end: its pinned identity, and what it advertised.
-    session : bytes
-        The session's name, which holds the names and keys of all ends.
+    The four Diffie-Hellman products are hashed with the session's transcript. Those of each
+    identity with the other end's ephemeral key prevent key-compromise impersonation, that of the
+    ephemeral keys gives forward secrecy, and that of the identities keeps the key secret where
+    ephemeral keys were guessed.
     """
     if name == other.name:
         raise FederationError("keys: an end shares none with itself")
@@ -149,7 +118,7 @@ def pair_key(
 
 
 def confirmation(key: bytes, sender: str, reader: str) -> bytes:
-    """Return the proof to the reader that the sender has their pair key of this session."""
+    """Return the key confirmation: it proves to the reader that the sender has their pair key."""
     return derive(key, "confirmation", sender, reader)
 
 
@@ -162,18 +131,10 @@ _COEFFICIENT_WORDS = 6
 
 
 def split_secret(secret: bytes, threshold: int, parties: int, stream: KeyStream) -> list[bytes]:
-    """Return one share for each party; party k has the value at k + 1.
+    """Return one Shamir share for each party: the polynomial's value at k + 1 for party k.
 
-    Parameters
-    ----------
-    secret : bytes
-        32 bytes.
-    threshold : int
-        Number of shares that determine the secret.
-    parties : int
-        Number of shares.
-    stream : KeyStream
-        Randomness of the other coefficients: secret, and used for nothing else.
+    `threshold` shares determine the secret, fewer reveal nothing. `stream` gives the other
+    coefficients: it must be secret, and used for nothing else.
     """
     if len(secret) != SECRET_BYTES or not 1 <= threshold <= parties:
         raise ValueError("a secret of 32 bytes, and a threshold of at most all parties, are needed")
@@ -190,26 +151,18 @@ def split_secret(secret: bytes, threshold: int, parties: int, stream: KeyStream)
 
 
 class Reconstruction:
-    """Reconstructs secrets from the shares of a fixed set of parties.
-
-    Parameters
-    ----------
-    holders : sequence of int
-        The parties, as many as the threshold.
-    """
+    """Reconstructs secrets from the shares of a fixed set of parties, as many as the threshold."""
 
     def __init__(self, holders: Sequence[int]) -> None:
         self.holders = tuple(holders)
-        self._weights = [self._weight(holder) for holder in self.holders]
-
-    def _weight(self, holder: int) -> int:
-        """Return the Lagrange weight at 0 of one holder's point."""
-        above = below = 1
-        for other in self.holders:
-            if other != holder:
-                above = above * (other + 1) % PRIME
-                below = below * (other - holder) % PRIME
-        return above * pow(below, -1, PRIME) % PRIME
+        self._weights = []  # of Lagrange's interpolation at 0
+        for holder in self.holders:
+            above = below = 1
+            for other in self.holders:
+                if other != holder:
+                    above = above * (other + 1) % PRIME
+                    below = below * (other - holder) % PRIME
+            self._weights.append(above * pow(below, -1, PRIME) % PRIME)
 
     def secret(self, shares: Mapping[int, bytes]) -> bytes | None:
         """Return the secret; None where the shares determine none of 32 bytes."""
@@ -224,17 +177,10 @@ _COUNTER_BYTES = 8
 
 
 class Channel:
-    """One end of the channel between two ends of a session.
+    """One end of the channel under the pair key of two ends of a session.
 
     Each direction has its own key, and messages are numbered: one that is replayed, or arrives
     after a later one, is not opened.
-
-    Parameters
-    ----------
-    key : bytes
-        The pair key of the session.
-    own, other : str
-        Names of the ends.
     """
 
     def __init__(self, key: bytes, own: str, other: str) -> None:
@@ -272,6 +218,14 @@ def open_letter(key: bytes, own: str, other: str, data: bytes) -> dict[str, Any]
     return _decrypt(once, bytes(12), data[_SALT_BYTES:])
 
 
+def open_reply(
+    key: bytes, own: str, other: str, data: bytes, nonce: np.ndarray
+) -> dict[str, Any] | None:
+    """Return the body of a letter that replies to one with this nonce; None for any other."""
+    body = open_letter(key, own, other, data)
+    return body if body is not None and np.array_equal(body.get("to", 0), nonce) else None
+
+
 def _decrypt(key: AESGCM, nonce: bytes, data: bytes) -> dict[str, Any] | None:
     try:
         body = codec.load(key.decrypt(nonce, data, None), _MAGIC)
@@ -285,21 +239,18 @@ def commit_to(part: bytes) -> bytes:
     return hashlib.sha256(b"privboost joint randomness" + part).digest()
 
 
-def join_parts(parts: Mapping[str, bytes], commitments: Mapping[str, bytes], own: bytes) -> bytes:
-    """Return 32 bytes that all parts determine.
+def join_parts(
+    parts: Mapping[str, bytes], commitments: Mapping[str, bytes], session: bytes
+) -> bytes:
+    """Return the joint randomness: 32 bytes that all revealed parts determine.
 
-    Parameters
-    ----------
-    parts : mapping from str to bytes
-        Revealed parts by party.
-    commitments : mapping from str to bytes
-        Commitments of all parties, in their order; some may have left since.
-    own : bytes
-        The session's name.
+    It decides public choices, such as which trees are drawn. Each party commits to a part, and all
+    parts are revealed at once, in the order of the commitments. A party that sees the parts of
+    others first can still leave: it chooses between two outcomes, no more.
     """
     if not set(parts) <= set(commitments):
         raise FederationError("joint randomness: a part of a party that committed to none")
-    digest = hashlib.sha256(own)
+    digest = hashlib.sha256(session)
     for name, commitment in commitments.items():
         if name in parts:
             if commit_to(parts[name]) != commitment:

@@ -1,49 +1,36 @@
 """`Federation`: the argument of `fit`, in place of a table, where parties keep their rows.
 
-In the stages of a fit, all parties agree before the budget is reserved.
-
-Curators of the coordinator send the parties each query with its event, which they check.
-
-`FederatedRows` is a table whose backend sends queries to the parties.
+A fit across parties has the stages of any other; all parties agree before the budget is reserved.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
-
-import numpy as np
 
 from privboost import __version__
 from privboost._core.checks import check_choice
 from privboost._core.errors import BudgetError, DomainError, FederationError, PrivacyWarning
-from privboost._core.grid import Contribution
-from privboost.accounting.events import Event, Planned, SampledGroup
 from privboost.accounting.ledger import Ledger
-from privboost.accounting.noisy_sums import GaussianRelease, GramRelease, NoisySums
 from privboost.data.loading import Loader, Roles, RowLoader
 from privboost.data.table import Table
 from privboost.engine.backend import Backend
-from privboost.engine.queries import GramSums, Query
 from privboost.estimators.preparation import DomainAndBudget, Preparation, Run
+from privboost.federated.aggregation import Quorum
 from privboost.federated.agreement import (
     DISTRIBUTED,
-    GAUSSIAN,
     SERVER,
-    SLACK,
     AgreedRows,
     Agreement,
-    Quorum,
-    check_distributed,
     shared_parameters,
 )
-from privboost.federated.coordinator import FederatedBackend, Session
-from privboost.federated.crypto import COORDINATOR, KeyPair, open_letter, random_bytes, seal_letter
+from privboost.federated.coordinator import FederatedCurator, RelayCurator, Session
+from privboost.federated.crypto import COORDINATOR, KeyPair, open_reply, random_bytes, seal_letter
 from privboost.federated.messages import byte_array, printable, text, whole
 from privboost.federated.party import Party
+from privboost.federated.party_curator import SLACK, check_distributed
 from privboost.federated.transport import InProcess, Transport
 from privboost.mechanisms.curator import Curator
 from privboost.randomness.keystream import KeyStream
@@ -159,8 +146,8 @@ class Federation(AgreedRows):
         for name, data in self._transport.gather(letters):
             if name not in secrets:
                 continue
-            reply = open_letter(secrets[name], COORDINATOR, name, data) or {}
-            if not np.array_equal(reply.get("to", 0), nonce):
+            reply = open_reply(secrets[name], COORDINATOR, name, data, nonce)
+            if reply is None:
                 continue  # not the party's, or of another request
             if "rule" in reply:
                 raise FederationError(f"{name!r}: {printable(text(reply, 'rule'))}")
@@ -173,7 +160,7 @@ class Federation(AgreedRows):
         return self._n_rows
 
     def session(self, agreement: Agreement) -> Session:
-        """Return a new session, which has not begun."""
+        """Return a new session."""
         self.last = Session(self._identity, self._transport, agreement)
         return self.last
 
@@ -181,42 +168,45 @@ class Federation(AgreedRows):
         return f"Federation({list(self.parties)}, trust={self.trust!r})"
 
 
+class FederatedRows(AgreedRows):
+    """The rows of the parties of a session, which is also the backend that holds them."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session.agreement.n_rows)
+        self.session = session
+
+    def open_backend(self, loads: Sequence[Any]) -> Session:
+        """Return the session; the parties load their rows."""
+        return self.session
+
+
 class FederatedRun(Run):
     """A fit across parties that is ready to train."""
 
+    @property
+    def _session(self) -> Session:
+        assert isinstance(self.load.source, FederatedRows)
+        return self.load.source.session
+
     def curator(self, backend: Backend) -> Curator:
         """Return the curator that sends the recipe's queries to the parties."""
-        assert isinstance(backend, FederatedBackend)
-        assert isinstance(self.load.source, FederatedRows)
-        trust = self.load.source.agreement.trust
-        kind = RelayCurator if trust == DISTRIBUTED else FederatedCurator
+        assert isinstance(backend, Session)
+        kind = RelayCurator if backend.agreement.trust == DISTRIBUTED else FederatedCurator
         return kind(backend, self.ledger, self.keys.child("releases"), self.plan.contribution)
 
     def structures(self) -> KeyStream:
         """Return randomness for public choices: the joint one, except in seeded runs."""
-        assert isinstance(self.load.source, FederatedRows)
-        return super().structures() if self.seeded else KeyStream(self.load.source.session.joint)
+        return super().structures() if self.setting.seeded else KeyStream(self._session.joint)
 
     def report(self) -> PrivacyReport:
         """Return the report, and warn of parties that were lost."""
-        assert isinstance(self.load.source, FederatedRows)
-        for name, why in self.load.source.session.lost.items():
+        for name, why in self._session.lost.items():
             warnings.warn(f"{name!r} was lost on the way: {why}", PrivacyWarning, stacklevel=5)
         return super().report()
 
 
 class FederatedPreparation(Preparation):
-    """The stages of a fit across parties.
-
-    Parameters
-    ----------
-    federation : Federation
-        The parties.
-    estimator : estimator
-        The estimator.
-    stages
-        As for `Preparation`.
-    """
+    """The stages of an estimator's fit across the parties of a federation."""
 
     _run = FederatedRun
 
@@ -258,20 +248,13 @@ class FederatedPreparation(Preparation):
         """Return the loader, and the rows of a new session with the parties."""
         domain, given = plan.encoder.domain, self.given
         roles = Roles(domain.target.name, given.sample_weight)
-        agreement = self._agreement(plan)
-        self._session = self._federation.session(agreement)
-        source: Any = FederatedRows(self._session, agreement, plan.releases)
-        return RowLoader(plan.encoder, roles, given.weight_bound), source
-
-    def _agreement(self, plan: Plan) -> Agreement:
-        """Return the offer to the parties."""
         federation, seed = self._federation, self.setting.random_state
-        return Agreement(
+        agreement = Agreement(
             version=__version__,
             estimator=type(self._estimator).__name__,
             parameters=shared_parameters(self._estimator.get_params(deep=False)),
-            domain=plan.encoder.domain.to_dict(),
-            weight=self.given.sample_weight,
+            domain=domain.to_dict(),
+            weight=given.sample_weight,
             n_rows=federation.n_rows,
             plan=plan.digest,
             trust=federation.trust,
@@ -280,8 +263,12 @@ class FederatedPreparation(Preparation):
             dropouts=federation.quorum.dropouts,
             seed=None if seed is None else int(seed),
         )
+        self._session = federation.session(agreement)
+        self._session.catalogue.add(plan.releases)
+        source: Any = FederatedRows(self._session)
+        return RowLoader(plan.encoder, roles, given.weight_bound), source
 
-    def judge_schema(self, loader: Loader, table: Table) -> str:
+    def check_table(self, plan: Plan, loader: Loader, table: Table) -> str:
         """Return "any": each party checks the schema of its own table."""
         return "any"
 
@@ -298,106 +285,24 @@ class FederatedPreparation(Preparation):
     def assumptions(self, ground: DomainAndBudget, plan: Plan) -> tuple[str, ...]:
         """Return the assumptions of the guarantee, trust among them."""
         quorum, trust = self._federation.quorum, self._federation.trust
-        return (*federation_assumptions(quorum, trust), *super().assumptions(ground, plan))
-
-
-def federation_assumptions(quorum: Quorum, trust: str) -> tuple[str, ...]:
-    """Return the assumptions that a federation adds to a guarantee."""
-    k, c, d = quorum.parties, quorum.colluders, quorum.dropouts
-    lines = [
-        f"a federation of k = {k} parties, of which up to d = {d} may be lost and up to c = {c} "
-        "may collude with the server; all rows of a protected unit lie with one party",
-        "masks hide each party's sums: X25519, HKDF-SHA256 and AES-256 are taken to be secure, and "
-        "the public keys that parties pinned to be those of the parties",
-    ]
-    if trust == DISTRIBUTED:
-        lines.append(
-            f"each party added discrete Gaussian noise of 1/{quorum.honest} of the variance "
-            f"(k - c - d = {quorum.honest}): the guarantee holds against the server and {c} "
-            "parties that collude with it, whether or not the server follows the rules; that "
-            f"noise is a sum of discrete Gaussians costs less than {SLACK:g} of epsilon"
+        k, c, d = quorum.parties, quorum.colluders, quorum.dropouts
+        parties = (
+            f"a federation of k = {k} parties, of which up to d = {d} may be lost and up to c = "
+            f"{c} may collude with the server; all rows of a protected unit lie with one party"
         )
-    else:
-        lines.append(
+        masks = (
+            "masks hide each party's sums: X25519, HKDF-SHA256 and AES-256 are taken to be secure, "
+            "and the public keys that parties pinned to be those of the parties"
+        )
+        noise = (
             "the server is trusted with exact totals, and added the noise: the guarantee is about "
             "what it releases"
         )
-    return tuple(lines)
-
-
-class FederatedCurator(Curator):
-    """Curator of a trusted server: it adds noise to the parties' exact totals.
-
-    Parameters
-    ----------
-    backend : FederatedBackend
-        The parties.
-    ledger, stream, contribution
-        As for `Curator`.
-    """
-
-    def __init__(
-        self,
-        backend: FederatedBackend,
-        ledger: Ledger,
-        stream: KeyStream,
-        contribution: Contribution,
-    ) -> None:
-        super().__init__(backend, ledger, stream, contribution)
-        self._parties = backend
-
-    def exchange(self, reserved: GaussianRelease, releases: Sequence[Planned]) -> None:
-        """Replace a reserved release by Gaussian ones, here and at each party."""
-        super().exchange(reserved, releases)
-        self._parties.exchange(reserved, releases)
-
-    @contextmanager
-    def sampling(self, event: SampledGroup) -> Iterator[None]:
-        """Release a group on one sample of the rows, here and at each party."""
-        with super().sampling(event):
-            self._parties.begin_group(event)
-            yield
-            self._parties.end_group()
-
-    def _exact(self, query: Query, event: Event) -> np.ndarray:
-        return self._parties.sum(query, event)
-
-
-class RelayCurator(FederatedCurator):
-    """Curator of a server that is not trusted: totals come with the parties' noise.
-
-    It makes Gaussian releases only: parties draw no other noise.
-    """
-
-    def _draw(self, event: NoisySums, scales: np.ndarray, stream: KeyStream) -> np.ndarray:
-        """Return zeros: each party has added its part."""
-        return np.zeros(len(scales), dtype=np.int64)
-
-    def _exact(self, query: Query, event: Event) -> np.ndarray:
-        if type(event) not in GAUSSIAN or (
-            isinstance(query, GramSums) and not isinstance(event, GramRelease)
-        ):
-            raise FederationError("trust: this release needs a server that is trusted")
-        return super()._exact(query, event)
-
-
-class FederatedRows(AgreedRows):
-    """Rows of the parties of a session.
-
-    Parameters
-    ----------
-    session : Session
-        The session.
-    agreement : Agreement
-        The offer.
-    releases : sequence of Planned
-        The plan's releases.
-    """
-
-    def __init__(self, session: Session, agreement: Agreement, releases: Sequence[Planned]) -> None:
-        super().__init__(agreement.n_rows)
-        self.session, self.agreement, self._releases = session, agreement, releases
-
-    def open_backend(self, loads: Sequence[Any]) -> FederatedBackend:
-        """Return the backend; the parties load their rows."""
-        return FederatedBackend(self.session, self._releases)
+        if trust == DISTRIBUTED:
+            noise = (
+                f"each party added discrete Gaussian noise of 1/{quorum.honest} of the variance "
+                f"(k - c - d = {quorum.honest}): the guarantee holds against the server and {c} "
+                "parties that collude with it, whether or not the server follows the rules; that "
+                f"noise is a sum of discrete Gaussians costs less than {SLACK:g} of epsilon"
+            )
+        return (parties, masks, noise, *super().assumptions(ground, plan))

@@ -1,7 +1,4 @@
-"""Parts of messages: keys, integers, bytes by party, and the numbered events of a plan.
-
-A catalogue numbers the events of a plan: a message names the one its query is charged to.
-"""
+"""Parts of messages as they travel, and how an end that does not trust the sender reads them."""
 
 from __future__ import annotations
 
@@ -85,13 +82,7 @@ def printable(message: str) -> str:
 
 
 class Catalogue:
-    """The events of a plan, numbered alike by every end.
-
-    Parameters
-    ----------
-    releases : sequence of Planned
-        The plan's releases.
-    """
+    """The events of a plan, numbered alike by every end: a query names the one that pays for it."""
 
     def __init__(self, releases: Sequence[Planned]) -> None:
         self._events: list[Event] = []

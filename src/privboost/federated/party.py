@@ -20,22 +20,15 @@ from privboost._core.errors import (
 from privboost._core.threads import count_threads
 from privboost.accounting.ledger import checked_ledger
 from privboost.accounts.account import BudgetAccount, check_account
-from privboost.data.attached_columns import open_source
 from privboost.data.domain import Domain
 from privboost.data.encoding import Encoder
-from privboost.data.loading import RowLoader, check_schema
+from privboost.data.loading import RowLoader, check_schema, open_source
 from privboost.data.sources import count_rows
 from privboost.federated.agreement import Consent
 from privboost.federated.crypto import COORDINATOR, Channel, KeyPair, open_letter, seal_letter
+from privboost.federated.handshake import Handshake, Member, PrivateReason
 from privboost.federated.messages import PRESENT, key_bytes, printable
-from privboost.federated.party_session import (
-    Accepted,
-    Handshake,
-    Member,
-    PartySession,
-    PrivateReason,
-    accept_offer,
-)
+from privboost.federated.party_session import PartySession
 
 _PUBLIC_ERRORS = (FederationError, BudgetError, DomainError)
 """Errors that name a rule of the message, no value, and nothing of the account or the table."""
@@ -43,10 +36,6 @@ _ENTRY = '{"entry"'
 """The beginning of every line of a ledger."""
 _KEPT = 64
 """Offers and replies that are kept: replaying one old letter evicts no new one."""
-
-
-def _ignore(message: str) -> None:
-    """Do nothing."""
 
 
 class Party:
@@ -117,7 +106,7 @@ class Party:
         accept_seed: bool = False,
         tell_rows: bool = False,
         n_jobs: int | None = None,
-        tell: Callable[[str], None] = _ignore,
+        tell: Callable[[str], None] | None = None,
     ) -> None:
         if not isinstance(name, str) or not name or name == COORDINATOR:
             raise ValueError(f"a party has a name, and it is not {COORDINATOR!r}")
@@ -143,7 +132,7 @@ class Party:
         self._listener = tell
         self.finished = 0
         self._warned = False
-        self._accepted: dict[bytes, Accepted] = {}
+        self._accepted: dict[bytes, Handshake] = {}
         self._answered: dict[bytes, bytes] = {}
         self._last = (b"", b"")
         self._channel: Channel | None = None
@@ -180,6 +169,7 @@ class Party:
         return reply
 
     def _answer_letter(self, data: bytes) -> bytes:
+        """Return the reply to a letter of the coordinator's; empty for anything else."""
         pinned = self._pins.get(COORDINATOR)
         if pinned is None:
             return b""
@@ -225,7 +215,8 @@ class Party:
     def say(self, message: str) -> None:
         """Pass a line of text to `tell`; errors there are ignored."""
         with suppress(Exception):
-            self._listener(printable(message))
+            if self._listener is not None:
+                self._listener(printable(message))
 
     def _read_letter(self, body: Mapping[str, Any]) -> dict[str, Any]:
         stage = body.get("stage")
@@ -251,8 +242,11 @@ class Party:
             self.say("the run is over" if whole_run else "the run was given up")
             return {"stage": "end"}
         try:
-            if self._handshake is not None:
-                self._open(self._handshake, body)
+            if self._handshake is not None:  # the others have confirmed their keys: it pays
+                self._session, ledger = self._handshake.open(body, self._threads)
+                self._handshake = None
+                spent = f"epsilon {ledger.epsilon:g} and delta {ledger.delta:g}"
+                self.say(f"begun: {spent} are spent here")
             assert self._session is not None
             return self._session.follow(body)
         except BaseException:  # a request that was followed in part must not be repeated
@@ -261,34 +255,24 @@ class Party:
 
     def _accept(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Accept an offer, or refuse it by a rule; nothing is spent."""
-        accepted = accept_offer(self._member, body)
-        self._accepted[accepted.coordinator.nonce] = accepted
+        own = self.name, self._rows, self.identity, self._pins
+        member = Member(*own, self._consent, self.budget, self._ledger)
+        handshake = Handshake(member, body)
+        self._accepted[handshake.coordinator.nonce] = handshake
         while len(self._accepted) > _KEPT:
             self._accepted.pop(next(iter(self._accepted)))
-        self.say(f"accepted: {accepted.agreement.describe()}")
-        return accepted.reply()
+        self.say(f"accepted: {handshake.agreement.describe()}")
+        return handshake.accept()
 
     def _begin(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Confirm the keys of a session; nothing is spent."""
-        accepted = self._accepted.pop(key_bytes(body, "nonce"), None)
-        if accepted is None:
+        handshake = self._accepted.pop(key_bytes(body, "nonce"), None)
+        if handshake is None:
             raise FederationError("session: nothing was agreed")
-        handshake = Handshake(accepted, body.get("ends"))
-        reply = handshake.reply()
+        reply = handshake.begin(body.get("ends"))
         self._leave()
         self._handshake, self._channel = handshake, handshake.channel
         return reply
-
-    def _open(self, handshake: Handshake, body: Mapping[str, Any]) -> None:
-        """Begin a session, once the others have confirmed their keys; this charges the plan."""
-        self._session, ledger = handshake.open(body, self._threads)
-        self._handshake = None
-        self.say(f"begun: epsilon {ledger.epsilon:g} and delta {ledger.delta:g} are spent here")
-
-    @property
-    def _member(self) -> Member:
-        own = self.name, self._rows, self.identity, self._pins
-        return Member(*own, self._consent, self.budget, self._ledger)
 
     def __repr__(self) -> str:
         return f"Party({self.name!r})"
@@ -298,35 +282,33 @@ class Party:
 
 
 def checked_record(path: Path) -> Path:
-    """Return the path of a ledger; refuse one that counts runs, as parties did before accounts."""
+    """Return the path of a ledger; refuse one that counts runs, as parties did before accounts.
+
+    A line that a crash cut short never took effect, and remains when others follow. Any other line
+    that cannot be read may count a run.
+    """
+    runs = []
     lines = checked_ledger(path).read_bytes().split(b"\n") if path.is_file() else ()
-    entries = [_entry(path, number, line) for number, line in enumerate(lines, 1)]
-    runs = [entry for entry in entries if entry.get("entry") == "run"]
+    for number, line in enumerate(lines, 1):
+        try:
+            entry = json.loads(line.decode())
+        except ValueError:
+            entry = {} if _is_cut_short(line.decode("ascii", "replace")) else None
+        if not isinstance(entry, dict):
+            raise BudgetError(
+                f"ledger: line {number} of {path} cannot be read, and may count a run of an "
+                "earlier version: repair it by hand, or move the file away and count its runs"
+            )
+        if entry.get("entry") == "run":
+            runs.append([_number(entry.get(name)) for name in ("epsilon", "delta")])
     if runs:
-        epsilon, delta = (sum(_number(run.get(x)) for run in runs) for x in ("epsilon", "delta"))
+        epsilon, delta = map(sum, zip(*runs, strict=True))
         raise BudgetError(
             f"ledger: {path} counts runs of an earlier version, of epsilon {epsilon:g} and delta "
             f"{delta:g} together: open an account with so much less than these rows may cost, and "
             "move the file away"
         )
     return checked_ledger(path)
-
-
-def _entry(path: Path, number: int, line: bytes) -> dict[str, Any]:
-    """Return the entry of a ledger's line; refuse a line that cannot be read: it may count a run.
-
-    A line that a crash cut short never took effect, and remains when others follow.
-    """
-    try:
-        entry = json.loads(line.decode())
-    except ValueError:
-        entry = {} if _is_cut_short(line.decode("ascii", "replace")) else None
-    if not isinstance(entry, dict):
-        raise BudgetError(
-            f"ledger: line {number} of {path} cannot be read, and may count a run of an earlier "
-            "version: repair it by hand, or move the file away and count its runs"
-        )
-    return entry
 
 
 def _is_cut_short(line: str) -> bool:

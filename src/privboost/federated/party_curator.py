@@ -1,21 +1,26 @@
-"""A party's curator: it keeps the party's own ledger, and draws its noise and samples.
+"""A party's curators: they charge its own ledger, and draw its samples and its part of the noise.
 
-A party's checks of queries, updates and events: of their shapes, and of their sensitivity.
+Parties add the noise together: each draws a part, and the sum replaces one draw.
 
-Kernels do not check shapes, and a failure must not depend on the rows: it would reveal them.
+Of k parties d may be lost and c may reveal their noise to the server. So every sum has the noise
+of k − c − d honest parties, and each draws discrete Gaussian noise of 1/(k − c − d) of the
+variance. The sum of m discrete Gaussians of scale s is, at every integer, within e^{±τ} of one
+discrete Gaussian of scale s√m, with τ ≤ 10 · Σ_{j<m} exp(−2π²s²·j/(j+1)):
+docs/guarantees/federation.md.
 """
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from dataclasses import fields, replace
-from typing import Any, NoReturn
+from dataclasses import replace
 
 import numpy as np
 
-from privboost._core.errors import FederationError, ModelFileError
-from privboost._core.grid import SCORE_STEPS, Contribution
+from privboost._core.errors import FederationError
+from privboost._core.grid import Contribution
 from privboost.accounting.events import Event, Selection
+from privboost.accounting.individual_budgets import IndividualBudget
 from privboost.accounting.ledger import Ledger
 from privboost.accounting.noisy_sums import (
     GaussianRelease,
@@ -25,10 +30,7 @@ from privboost.accounting.noisy_sums import (
     ThresholdRelease,
     VectorRelease,
 )
-from privboost.data.design_matrix import Terms
-from privboost.data.rows import Layout
 from privboost.engine.backend import Backend
-from privboost.engine.protocol import ShardState
 from privboost.engine.queries import (
     GRADIENT_COUNT,
     GramSums,
@@ -39,10 +41,7 @@ from privboost.engine.queries import (
     TreeSums,
     VoteCounts,
 )
-from privboost.engine.updates import Update
-from privboost.estimators.stream_files import check_tree
-from privboost.federated.agreement import check_scale
-from privboost.losses.base import LossTable
+from privboost.federated.aggregation import Quorum
 from privboost.mechanisms.curator import Curator
 from privboost.mechanisms.sensitivity import (
     check_sensitivity,
@@ -50,31 +49,60 @@ from privboost.mechanisms.sensitivity import (
     eigenvalue_bound,
     means_bound,
 )
-from privboost.models.checks import (
-    largest,
-    need,
-    need_array,
-    need_list,
-    need_number,
-    need_scores,
-    need_whole,
-)
 from privboost.randomness.keystream import KeyStream
-from privboost.randomness.sampling import Sample
-from privboost.trees.cell_map import CellMap
-from privboost.trees.tree import Tree
+from privboost.recipes.adassp import AdaSSPPlan
+from privboost.recipes.common.plan import Plan
+
+GAUSSIAN = (GaussianRelease, VectorRelease, GramRelease)
+"""Events whose noise parties can add: these classes, not their subclasses."""
+LEAST_SCALE = 2.0**8
+"""The least scale of one party's noise, in grid steps."""
+SLACK = 1e-300
+"""Bound of the ε that a run loses because noise is a sum: from `LEAST_SCALE` on, τ of one number
+is below 10 · 2¹² · exp(−6 · 10⁵)."""
+
+
+def noise_part(quorum: Quorum) -> float:
+    """Return a party's part of the noise's standard deviation, rounded up."""
+    return math.nextafter(1 / math.sqrt(quorum.honest), math.inf)
+
+
+def sum_slack(scale: float, parties: int) -> float:
+    """Return the bound τ of one number: the log-ratio of a sum of discrete Gaussians to one."""
+    ratios = (j / (j + 1) for j in range(1, parties))
+    return math.fsum(10 * math.exp(-2 * math.pi**2 * scale**2 * ratio) for ratio in ratios)
+
+
+def check_distributed(plan: Plan, quorum: Quorum) -> None:
+    """Refuse a plan whose noise parties cannot add."""
+    if isinstance(plan, AdaSSPPlan) and plan.least is not None:
+        raise FederationError(
+            'trust: the smallest eigenvalue needs a server that is trusted, trust="server"'
+        )
+    for planned in plan.releases:
+        event = planned.event
+        if not isinstance(event, IndividualBudget) and type(event) not in GAUSSIAN:
+            raise FederationError(
+                f'trust: {event.what!r} needs a server that is trusted, trust="server" '
+                f"({event.mechanism})"
+            )
+        check_scale(event, noise_part(quorum))
+
+
+def check_scale(event: Event, part: float) -> None:
+    """Refuse noise of which a party's part would be below `LEAST_SCALE`."""
+    grid = event.gaussian_grid  # None for a Rényi budget: its releases are checked one by one
+    if grid is not None and not grid[1] * part >= LEAST_SCALE:
+        raise FederationError(
+            f"trust: the noise of {event.what!r} is too little to be divided among parties"
+        )
 
 
 class PartyCurator(Curator):
     """Answers queries by the events of the party's own copy of the plan.
 
-    Parameters
-    ----------
-    backend, ledger, stream, contribution, part
-        As for `Curator`.
-    seeded : bool
-        Whether samples follow the key that queries carry, which all ends know. Otherwise each
-        release has a fresh sample of the party's own key, and the query's key is ignored.
+    In a seeded run samples follow the key that queries carry, which all ends know. Otherwise each
+    release has a fresh sample of the party's own key, and the query's key is ignored.
     """
 
     def __init__(
@@ -125,7 +153,7 @@ class ExactPartyCurator(PartyCurator):
         else:
             stream = self._charge(event)
         if isinstance(query, SumQuery):
-            query = self._sampled(query, event.rate, stream)
+            query = self._sampled(query, event.sampling_rate, stream)
         return self._backend.sum(query)
 
 
@@ -154,179 +182,17 @@ def check_query_sensitivity(query: Query, event: Event, contribution: Contributi
         return
     if not isinstance(event, NoisySums) or isinstance(event, ThresholdRelease):
         raise FederationError("plan: this release answers no such query")
-    if isinstance(query, GramSums):
-        vector = type(event) is VectorRelease
-        own = eigenvalue_bound(query, contribution) if vector else query.bound(contribution)
-        check_sensitivity(own, event)
-    elif isinstance(query, LinearSums):
+    if isinstance(query, GramSums) and type(event) is VectorRelease:
+        check_sensitivity(eigenvalue_bound(query, contribution), event)
+    elif isinstance(query, GramSums | LinearSums):
         check_sensitivity(query.bound(contribution), event)
-    elif _is_means(query, event):
-        assert isinstance(query, TreeSums)
+    elif (
+        isinstance(query, TreeSums)
+        and query.statistics == GRADIENT_COUNT
+        and isinstance(event, LaplaceRelease)
+        and len(event.shares) == 1
+    ):  # sums of two statistics, for a release of their means
         check_sensitivity(replace(means_bound(query, 1, contribution), steps=event.steps), event)
     else:
         assert isinstance(query, SumQuery)
         check_sum_sensitivity(query, event, contribution)
-
-
-def _is_means(query: Query, event: NoisySums) -> bool:
-    """Return whether sums of two statistics are for a release of their means."""
-    pair = isinstance(query, TreeSums) and query.statistics == GRADIENT_COUNT
-    return pair and isinstance(event, LaplaceRelease) and len(event.shares) == 1
-
-
-_PLACE = "messages"
-_CHECKED_BY_QUERIES = {"statistics", "edges", "classes", "factor", "n_coordinates", "n_terms"}
-"""Fields that a query checks itself, or the curator against the terms."""
-
-
-class CommandChecker(ShardState):
-    """Checks queries and updates against the columns, and tracks the state they depend on.
-
-    Parameters
-    ----------
-    layout : Layout
-        The columns of the rows.
-    n_outputs : int
-        Number of scores of a row.
-    """
-
-    def __init__(self, layout: Layout, n_outputs: int) -> None:
-        self._layout, self._n_outputs = layout, n_outputs
-        self._started = self._has_loss = False
-        self._terms: Terms | None = None
-        self._most = np.full(n_outputs, SCORE_STEPS, dtype=np.int64)
-
-    def check_query(self, query: Query) -> None:
-        """Refuse a query that does not fit the columns, or comes before `Start`."""
-        try:
-            need(self._started, _PLACE, "rows begin before they answer queries")
-            need(self._has_loss or not query.uses_loss, _PLACE, "rows have no loss yet")
-            need(self._terms is not None or not query.uses_terms, _PLACE, "rows are no vectors yet")
-            for field in fields(query):  # type: ignore[arg-type]
-                self._check_field(query, field.name)
-        except (ValueError, TypeError, AttributeError) as error:
-            raise _federation_error(error) from None
-
-    def check_update(self, update: Update) -> None:
-        """Refuse an update that does not fit the columns; else record the state after it."""
-        try:
-            update.apply_to(self)
-        except (ValueError, TypeError, AttributeError) as error:
-            raise _federation_error(error) from None
-
-    def refuse(self) -> NoReturn:
-        """Refuse an update that no party follows."""
-        raise ValueError("an unknown update")
-
-    def start(self, loss: LossTable | None, n_outputs: int) -> None:
-        """Check a start."""
-        need(n_outputs == self._n_outputs, _PLACE, "states of each output are needed")
-        if loss is not None:
-            _check_loss(loss)
-        self._started, self._has_loss = True, loss is not None
-        self._most[:] = SCORE_STEPS
-
-    def use_loss(self, loss: LossTable) -> None:
-        """Check another loss."""
-        _check_loss(loss)
-        self._has_loss = True
-
-    def clip_labels(self, low: int, high: int) -> None:
-        """Accept a clipping range: its message has checked it."""
-
-    def set_terms(self, terms: Terms) -> None:
-        """Check terms."""
-        self._check_terms(terms)
-        self._terms = terms
-
-    def add_cell_values(self, cells: CellMap, values: np.ndarray, output: int) -> None:
-        """Check values of cells."""
-        cells.check(self._layout)
-        parts = [
-            values[first : first + part.n_cells]
-            for part, first in zip(cells.parts, cells.first, strict=True)
-        ]
-        self._add(output, sum(int(largest(part, axis=0)) for part in parts))
-
-    def add_tree_values(self, trees: tuple[Tree, ...], values: np.ndarray, output: int) -> None:
-        """Check values of leaves."""
-        self._check_trees(trees)
-        need_array(values, _PLACE, np.int32, (len(trees), trees[0].n_leaves))
-        self._add(output, int(largest(values, axis=1).sum()))
-
-    def set_linear_scores(self, coefficients: np.ndarray, output: int) -> None:
-        """Check coefficients."""
-        terms = self._terms
-        need(terms is not None and self._started, _PLACE, "rows are no vectors yet")
-        assert terms is not None
-        self._check_output(output)
-        need_array(coefficients, _PLACE, np.int32, (terms.n_coordinates,))
-        self._most[output] = SCORE_STEPS
-        self._add(output, terms.most_score(coefficients))
-
-    def _add(self, output: int, most: int) -> None:
-        need(self._started, _PLACE, "rows begin before their scores change")
-        self._check_output(output)
-        self._most[output] += most
-        need_scores(self._most, _PLACE)
-
-    def _check_output(self, output: Any) -> None:
-        need_whole(output, _PLACE, 0, self._n_outputs - 1)
-
-    def _check_sample(self, sample: Sample | None) -> None:
-        if sample is not None:
-            need_array(sample.key, _PLACE, np.uint8, (32,))
-            need_number(sample.rate, _PLACE, 0, 1, above=True)
-
-    def _check_trees(self, trees: Any) -> None:
-        listed = need_list(trees, _PLACE)
-        for tree in listed:
-            check_tree(tree, self._layout)
-        need(len({tree.n_leaves for tree in listed}) == 1, _PLACE, "trees of one depth are needed")
-
-    def _check_field(self, query: Any, name: str) -> None:
-        """Check a field of a query by its name; a query checks the others when it is made."""
-        value = getattr(query, name)
-        if name == "output":
-            self._check_output(value)
-        elif name == "sample":
-            self._check_sample(value)
-        elif name in ("tree", "trees"):
-            self._check_trees(value if name == "trees" else (value,))
-        elif name == "cells":
-            value.check(self._layout)
-        elif name == "node_of_leaf":
-            need_array(value, _PLACE, np.uint16, (query.tree.n_leaves,))
-        elif name == "votes":
-            need_whole(value, _PLACE, 0)
-        else:
-            need(name in _CHECKED_BY_QUERIES, _PLACE, "an unknown field")
-
-    def _check_terms(self, terms: Terms) -> None:
-        terms.check()
-        n_codes = self._layout.n_codes
-        for pair, *arrays in zip(terms.features, terms.coordinate, terms.value, strict=True):
-            first, second = need_list(pair, _PLACE, 2)
-            need_whole(first, _PLACE, 0, len(n_codes) - 1)
-            need_whole(second, _PLACE, -1, len(n_codes) - 1)
-            size = n_codes[first] * (1 if second == -1 else n_codes[second])
-            for array in arrays:
-                need_array(array, _PLACE, np.int32, (size,))
-
-
-def _check_loss(loss: Any) -> None:
-    """Refuse a table of another shape; the curator bounds its entries."""
-    need(isinstance(loss, LossTable), _PLACE, "a loss is needed")
-    gradient = need_array(loss.gradient, _PLACE, np.int32, (3, None))
-    size = gradient.shape[1]
-    need(size > 0, _PLACE, "an entry for each score is needed")
-    need_array(loss.hessian, _PLACE, np.int32, (3, size))
-    need_whole(loss.shift, _PLACE, 0, 31)
-    if loss.taking_part is not None:
-        need_array(loss.taking_part, _PLACE, np.uint8, (3, size), 0, 1)
-
-
-def _federation_error(error: Exception) -> FederationError:
-    """Return the error of a message; these checks see no rows."""
-    text = str(error) if isinstance(error, ModelFileError) else f"{_PLACE}: {error}"
-    return FederationError(text.replace("log.trees", _PLACE))

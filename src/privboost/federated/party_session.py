@@ -1,372 +1,60 @@
-"""A party's side of a session: offers, the handshake, and replies to the coordinator's requests.
-
-Nothing is spent, and nothing is sent that depends on rows, until every other party has proved
-that it has the key it shares with this one.
-
-An offer is accepted, or refused by a rule that the coordinator may know.
-
-In the handshake parties confirm their keys; then the plan is charged, and rows are loaded.
-"""
+"""A party in a session: it checks the coordinator's requests, and replies to them."""
 
 from __future__ import annotations
 
-import hmac
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import fields
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
-from privboost import __version__
-from privboost._core.errors import BudgetError, DomainError, FederationError, SchemaError
-from privboost._core.unit import column_of
+from privboost._core.errors import FederationError, ModelFileError
+from privboost._core.grid import SCORE_STEPS
 from privboost.accounting.events import SampledGroup
-from privboost.accounting.ledger import Ledger
 from privboost.accounting.noisy_sums import GaussianRelease
-from privboost.accounts.account import BudgetAccount, PendingCharge
-from privboost.data.attached_columns import open_source
-from privboost.data.encoding import Encoder
-from privboost.data.loading import Load, RowLoader, UnitRule, check_schema
-from privboost.data.sources import count_rows
-from privboost.engine.backend import Backend, LocalBackend, open_local
+from privboost.data.design_matrix import Terms
+from privboost.data.rows import Layout
+from privboost.engine.backend import LocalBackend
+from privboost.engine.protocol import ShardState
 from privboost.engine.queries import Query
 from privboost.engine.updates import CloseBudgets, OpenBudgets, Update
 from privboost.federated.aggregation import PartyRounds
-from privboost.federated.agreement import (
-    DISTRIBUTED,
-    Agreement,
-    Consent,
-    OwnPlan,
-    check_distributed,
-    make_plan,
-    noise_part,
-)
-from privboost.federated.crypto import (
-    COORDINATOR,
-    Advertised,
-    Channel,
-    KeyPair,
-    commit_to,
-    confirmation,
-    derive,
-    join_parts,
-    pair_key,
-    random_bytes,
-    session_name,
-)
 from privboost.federated.messages import (
     Catalogue,
     asked_digest,
-    byte_array,
-    key_bytes,
     read_bytes,
     read_releases,
     whole,
     write_bytes,
 )
-from privboost.federated.party_curator import (
-    CommandChecker,
-    ExactPartyCurator,
-    NoisyPartyCurator,
-    PartyCurator,
+from privboost.federated.party_curator import PartyCurator
+from privboost.losses.base import LossTable
+from privboost.models.checks import (
+    check_tree,
+    largest,
+    need,
+    need_array,
+    need_list,
+    need_number,
+    need_scores,
+    need_whole,
 )
-from privboost.randomness.keystream import KeyStream
+from privboost.randomness.sampling import Sample
 from privboost.recipes.common.plan import Plan
-
-
-class PrivateReason(FederationError):
-    """A refusal for a reason that only the party's owner may know.
-
-    Attributes
-    ----------
-    own : str
-        The reason, which names the party's account or table.
-    """
-
-    def __init__(self, rule: str, own: str) -> None:
-        super().__init__(rule)
-        self.own = own
-
-
-@contextmanager
-def hiding_reasons(
-    budget: str = "budget: this party's account does not cover it",
-) -> Iterator[None]:
-    """Raise errors of the account and the table as `PrivateReason`."""
-    try:
-        yield
-    except BudgetError as error:
-        raise PrivateReason(budget, str(error)) from None
-    except (SchemaError, DomainError) as error:
-        raise PrivateReason("columns: the table lacks what the domain names", str(error)) from None
-
-
-@dataclass(frozen=True, eq=False)
-class Member:
-    """A party's part in every session; see `Party` for the attributes."""
-
-    name: str
-    rows: Any
-    identity: KeyPair
-    pins: Mapping[str, bytes]
-    consent: Consent
-    budget: BudgetAccount | None
-    ledger: Path | None
-
-    def charge_for(self, agreement: Agreement, own: OwnPlan) -> PendingCharge | None:
-        """Return the charge of a run to this party's account; None for a seeded run."""
-        if agreement.seed is not None:  # it protects nobody: there is nothing to charge
-            return None
-        if self.budget is None:
-            raise FederationError("budget: this party has no account to charge (budget)")
-        unit = column_of(own.plan.encoder.domain.unit)
-        with hiding_reasons("unit: this party's account protects another one"):
-            self.budget.balance().check_unit(unit)
-        return PendingCharge(self.budget, agreement.estimator, unit)
-
-
-@dataclass(frozen=True, eq=False)
-class Accepted:
-    """An offer that a party has accepted.
-
-    Attributes
-    ----------
-    member : Member
-        The party.
-    agreement : Agreement
-        The offer.
-    own : OwnPlan
-        The party's own copy of the plan.
-    load : Load
-        Its table, and how it is read.
-    coordinator, own_end : Advertised
-        Public parts of the coordinator and of this party.
-    fresh : KeyPair
-        This party's key of the session.
-    part : bytes
-        Its part of the joint randomness.
-    keys : KeyStream
-        Its noise and samples.
-    """
-
-    member: Member
-    agreement: Agreement
-    own: OwnPlan
-    load: Load
-    coordinator: Advertised
-    own_end: Advertised
-    fresh: KeyPair
-    part: bytes
-    keys: KeyStream
-
-    def ledger(self) -> Ledger:
-        """Return the ledger of the run, whose reservation is charged to the account first."""
-        plan, member = self.own.plan, self.member
-        charge = member.charge_for(self.agreement, self.own)
-        budget = plan.budget.epsilon, plan.budget.delta
-        return Ledger(*budget, plan.accountant, member.ledger, charge)
-
-    def reply(self) -> dict[str, Any]:
-        """Return the reply to the offer."""
-        return {
-            "stage": "accepted",
-            "agreed": self.agreement.digest,
-            "fresh": byte_array(self.own_end.fresh),
-            "own_nonce": byte_array(self.own_end.nonce),
-            "commitment": byte_array(self.own_end.commitment),
-        }
-
-
-def accept_offer(member: Member, body: Mapping[str, Any]) -> Accepted:
-    """Return an accepted offer, or refuse it by a rule; nothing is spent."""
-    agreement = Agreement.from_dict(body.get("agreement"))
-    _check_members(member, agreement)
-    member.consent.check(agreement, len(member.pins))
-    own = make_plan(agreement)
-    if agreement.trust == DISTRIBUTED:
-        check_distributed(own.plan, agreement.quorum)
-    charge = member.charge_for(agreement, own)
-    keys = KeyStream.of(agreement.seed)
-    with hiding_reasons():
-        if charge is not None:
-            charge.check(own.plan.releases)
-        load = _load(member.rows, agreement, own, keys)
-    fresh, part = KeyPair(), random_bytes()
-    own_end = Advertised(
-        member.name, member.identity.public, fresh.public, random_bytes(), commit_to(part)
-    )
-    coordinator = Advertised(
-        COORDINATOR,
-        member.pins[COORDINATOR],
-        key_bytes(body, "fresh"),
-        key_bytes(body, "nonce"),
-    )
-    accepted = Accepted(member, agreement, own, load, coordinator, own_end, fresh, part, keys)
-    with hiding_reasons():
-        accepted.ledger().check(own.plan.releases)
-    return accepted
-
-
-def _check_members(member: Member, agreement: Agreement) -> None:
-    """Refuse another version, and parties or keys other than the pinned ones."""
-    if agreement.version != __version__:
-        raise FederationError(
-            f"version: {agreement.version!r} there, and {__version__!r} here; they must be the same"
-        )
-    keys = {**agreement.parties}
-    if COORDINATOR in keys or len({*keys.values(), member.pins[COORDINATOR].hex()}) <= len(keys):
-        raise FederationError("keys: every party has one of its own, and is no coordinator")
-    if keys.pop(member.name, None) != member.identity.public.hex():
-        raise FederationError("keys: this party is not among the parties, or under another key")
-    for name, key in keys.items():
-        if member.pins.get(name, b"").hex() != key:
-            raise FederationError(f"keys: {name!r} has another key than the one pinned here")
-
-
-def _load(rows: Any, agreement: Agreement, own: OwnPlan, keys: KeyStream) -> Load:
-    """Return how the rows are loaded; their schema is checked without reading a row."""
-    encoder: Encoder = own.plan.encoder
-    source, roles = open_source(encoder.domain, rows, None, agreement.weight)
-    rule = UnitRule.of(encoder.domain.unit, keys.child("units"))
-    steps = own.plan.class_steps
-    loader = RowLoader(encoder, roles, own.weight_bound, rule, class_steps=steps)
-    check_schema(loader, source)
-    return Load(loader, source)
-
-
-class Handshake:
-    """A party between an offer that all have accepted and the session.
-
-    Parameters
-    ----------
-    accepted : Accepted
-        The offer.
-    ends : list
-        Public parts of all parties, as the coordinator sends them.
-
-    Attributes
-    ----------
-    channel : Channel
-        The channel to the coordinator.
-    """
-
-    def __init__(self, accepted: Accepted, ends: Any) -> None:
-        agreement, name = accepted.agreement, accepted.member.name
-        order = list(agreement.parties)
-        self._ends = [_read_end(end, agreement) for end in (ends if isinstance(ends, list) else ())]
-        if [end.name for end in self._ends] != order:
-            raise FederationError("session: it begins with all parties that were agreed on")
-        if accepted.own_end not in self._ends:
-            raise FederationError("session: this party is not in it as it advertised itself")
-        self._accepted = accepted
-        self._session = session_name(agreement.digest, [accepted.coordinator, *self._ends])
-        self._pairs = {k: self._key(end) for k, end in enumerate(self._ends) if end.name != name}
-        self.channel = Channel(self._key(accepted.coordinator), name, COORDINATOR)
-
-    def _key(self, other: Advertised) -> bytes:
-        accepted, member = self._accepted, self._accepted.member
-        return pair_key(member.name, member.identity, accepted.fresh, other, self._session)
-
-    def reply(self) -> dict[str, Any]:
-        """Return the party's confirmation for each other party, and its part of the randomness."""
-        accepted, member = self._accepted, self._accepted.member
-        confirmations = {
-            k: confirmation(key, member.name, self._ends[k].name) for k, key in self._pairs.items()
-        }
-        seeded = accepted.agreement.seed is not None
-        return {
-            "stage": "ready",
-            "part": byte_array(accepted.part),
-            "confirmations": write_bytes(confirmations),
-            "rows": count_rows(member.rows) if seeded else None,
-        }
-
-    def open(self, body: Mapping[str, Any], threads: int) -> tuple[PartySession, Ledger]:
-        """Return the session and its ledger, if all other parties have confirmed their keys.
-
-        The first deal is checked, then the plan is charged, then rows are loaded.
-
-        Privacy
-        -------
-        Spends what the plan costs.
-        """
-        self._check_confirmed(read_bytes(body.get("confirmations")))
-        accepted, member = self._accepted, self._accepted.member
-        agreement, plan = accepted.agreement, accepted.own.plan
-        own = list(agreement.parties).index(member.name)
-        secret = derive(random_bytes(), "rounds")
-        rounds = PartyRounds(own, agreement.quorum, self._pairs, secret)
-        rounds.check_batch(whole(body, "first"), whole(body, "count"))
-        joint = self._join(body.get("parts"))
-        first = 0 if agreement.seed is None else whole(body, "first_id")
-        load = Load(replace(accepted.load.loader, first_id=first), accepted.load.source)  # type: ignore[type-var]
-        # The message was checked in full: refusals from here on come after the charge.
-        with hiding_reasons():
-            ledger = accepted.ledger()
-            ledger.reserve(plan.releases)
-            backend = open_local([load], threads)
-        curator = _curator(accepted, ledger, backend)
-        return PartySession(rounds, curator, plan, backend, joint), ledger
-
-    def _check_confirmed(self, confirmations: Mapping[int, bytes]) -> None:
-        """Refuse to begin unless all others have proved that they have their pair keys."""
-        for k, key in self._pairs.items():
-            name = self._ends[k].name
-            expected = confirmation(key, name, self._accepted.member.name)
-            if not hmac.compare_digest(expected, confirmations.get(k, b"")):
-                raise FederationError(f"keys: {name!r} has not confirmed the one it shares")
-
-    def _join(self, parts: Any) -> bytes:
-        """Return the joint randomness of all parts."""
-        if not isinstance(parts, dict) or len(parts) != len(self._ends):
-            raise FederationError("joint randomness: it has a part of every party")
-        if not all(isinstance(x, np.ndarray) and x.dtype == np.uint8 for x in parts.values()):
-            raise FederationError("joint randomness: a part is not bytes")
-        revealed = {name: part.tobytes() for name, part in parts.items()}
-        return join_parts(revealed, {end.name: end.commitment for end in self._ends}, self._session)
-
-
-def _curator(accepted: Accepted, ledger: Ledger, backend: Backend) -> PartyCurator:
-    """Return the curator of the party's rows, by who adds the noise."""
-    agreement, contribution = accepted.agreement, accepted.own.plan.contribution
-    stream = accepted.keys.child(f"releases of {accepted.member.name}")
-    seeded = agreement.seed is not None
-    if agreement.trust == DISTRIBUTED:
-        part = noise_part(agreement.quorum)
-        return NoisyPartyCurator(backend, ledger, stream, contribution, part, seeded)
-    return ExactPartyCurator(backend, ledger, stream, contribution, 1.0, seeded)
-
-
-def _read_end(end: Any, agreement: Agreement) -> Advertised:
-    """Return the public part of a party, with the identity of the agreement."""
-    name = end.get("name") if isinstance(end, dict) else None
-    if name not in agreement.parties:
-        raise FederationError("session: an end of it is not among the parties")
-    identity = bytes.fromhex(agreement.parties[name])
-    keys = (key_bytes(end, each) for each in ("fresh", "nonce", "commitment"))
-    return Advertised(name, identity, *keys)
-
+from privboost.trees.cell_map import CellMap
+from privboost.trees.tree import Tree
 
 _Command = TypeVar("_Command")
+_PLACE = "messages"
+_CHECKED_BY_QUERIES = {"statistics", "edges", "classes", "factor", "n_coordinates", "n_terms"}
+"""Fields that a query checks itself, or the curator against the terms."""
 
 
 class PartySession:
-    """The state of a party during a session.
+    """Replies to the coordinator's requests, stage by stage.
 
-    Parameters
-    ----------
-    rounds : PartyRounds
-        Its side of secure aggregation.
-    curator : PartyCurator
-        The curator of its rows.
-    plan : Plan
-        Its own copy of the plan.
-    backend : LocalBackend
-        The backend that holds its rows.
-    joint : bytes
-        The joint randomness: the party can repeat the public choices that are drawn from it.
+    `joint` is the joint randomness: the party can repeat the public choices drawn from it.
     """
 
     def __init__(
@@ -441,7 +129,7 @@ class PartySession:
         return {"round": body["round"], "opened": write_bytes(opened)}
 
     def _apply(self, note: Mapping[str, Any]) -> None:
-        """Apply one of the notes that precede a query: see `FederatedBackend`."""
+        """Apply one of the notes that precede a query: see `Session`."""
         if "update" in note:
             self._update(read_command(note["update"], Update.from_bytes))
         elif "exchange" in note:
@@ -481,3 +169,144 @@ def read_command(data: Any, read: Callable[[bytes], _Command]) -> _Command:
         return read(data.tobytes())
     except (LookupError, TypeError, ValueError, AttributeError):
         raise FederationError("messages: neither query nor update") from None
+
+
+class CommandChecker(ShardState):
+    """Checks queries and updates against the columns, and tracks the state they depend on.
+
+    Kernels do not check shapes, and a failure must not depend on the rows: it would reveal them.
+    """
+
+    def __init__(self, layout: Layout, n_outputs: int) -> None:
+        self._layout, self._n_outputs = layout, n_outputs
+        self._started = self._has_loss = False
+        self._terms: Terms | None = None
+        self._most = np.full(n_outputs, SCORE_STEPS, dtype=np.int64)
+
+    def check_query(self, query: Query) -> None:
+        """Refuse a query that does not fit the columns, or comes before `Start`."""
+        try:
+            need(self._started, _PLACE, "rows begin before they answer queries")
+            need(self._has_loss or not query.uses_loss, _PLACE, "rows have no loss yet")
+            need(self._terms is not None or not query.uses_terms, _PLACE, "rows are no vectors yet")
+            for field in fields(query):  # type: ignore[arg-type]
+                self._check_field(query, field.name)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise _federation_error(error) from None
+
+    def check_update(self, update: Update) -> None:
+        """Refuse an update that does not fit the columns; else record the state after it."""
+        try:
+            update.apply_to(self)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise _federation_error(error) from None
+
+    def refuse(self) -> NoReturn:
+        raise ValueError("an unknown update")
+
+    def start(self, loss: LossTable | None, n_outputs: int) -> None:
+        need(n_outputs == self._n_outputs, _PLACE, "states of each output are needed")
+        if loss is not None:
+            _check_loss(loss)
+        self._started, self._has_loss = True, loss is not None
+        self._most[:] = SCORE_STEPS
+
+    def use_loss(self, loss: LossTable) -> None:
+        _check_loss(loss)
+        self._has_loss = True
+
+    def clip_labels(self, low: int, high: int) -> None:
+        pass  # its message has checked it
+
+    def set_terms(self, terms: Terms) -> None:
+        self._check_terms(terms)
+        self._terms = terms
+
+    def add_cell_values(self, cells: CellMap, values: np.ndarray, output: int) -> None:
+        cells.check(self._layout)
+        parts = [
+            values[first : first + part.n_cells]
+            for part, first in zip(cells.parts, cells.first, strict=True)
+        ]
+        self._add(output, sum(int(largest(part, axis=0)) for part in parts))
+
+    def add_tree_values(self, trees: tuple[Tree, ...], values: np.ndarray, output: int) -> None:
+        self._check_trees(trees)
+        need_array(values, _PLACE, np.int32, (len(trees), trees[0].n_leaves))
+        self._add(output, int(largest(values, axis=1).sum()))
+
+    def set_linear_scores(self, coefficients: np.ndarray, output: int) -> None:
+        terms = self._terms
+        need(terms is not None and self._started, _PLACE, "rows are no vectors yet")
+        assert terms is not None
+        self._check_output(output)
+        need_array(coefficients, _PLACE, np.int32, (terms.n_coordinates,))
+        self._most[output] = SCORE_STEPS
+        self._add(output, terms.most_score(coefficients))
+
+    def _add(self, output: int, most: int) -> None:
+        need(self._started, _PLACE, "rows begin before their scores change")
+        self._check_output(output)
+        self._most[output] += most
+        need_scores(self._most, _PLACE)
+
+    def _check_output(self, output: Any) -> None:
+        need_whole(output, _PLACE, 0, self._n_outputs - 1)
+
+    def _check_sample(self, sample: Sample | None) -> None:
+        if sample is not None:
+            need_array(sample.key, _PLACE, np.uint8, (32,))
+            need_number(sample.rate, _PLACE, 0, 1, above=True)
+
+    def _check_trees(self, trees: Any) -> None:
+        listed = need_list(trees, _PLACE)
+        for tree in listed:
+            check_tree(tree, self._layout)
+        need(len({tree.n_leaves for tree in listed}) == 1, _PLACE, "trees of one depth are needed")
+
+    def _check_field(self, query: Any, name: str) -> None:
+        """Check a field of a query by its name; a query checks the others when it is made."""
+        value = getattr(query, name)
+        if name == "output":
+            self._check_output(value)
+        elif name == "sample":
+            self._check_sample(value)
+        elif name in ("tree", "trees"):
+            self._check_trees(value if name == "trees" else (value,))
+        elif name == "cells":
+            value.check(self._layout)
+        elif name == "node_of_leaf":
+            need_array(value, _PLACE, np.uint16, (query.tree.n_leaves,))
+        elif name == "votes":
+            need_whole(value, _PLACE, 0)
+        else:
+            need(name in _CHECKED_BY_QUERIES, _PLACE, "an unknown field")
+
+    def _check_terms(self, terms: Terms) -> None:
+        terms.check()
+        n_codes = self._layout.n_codes
+        for pair, *arrays in zip(terms.features, terms.coordinate, terms.value, strict=True):
+            first, second = need_list(pair, _PLACE, 2)
+            need_whole(first, _PLACE, 0, len(n_codes) - 1)
+            need_whole(second, _PLACE, -1, len(n_codes) - 1)
+            size = n_codes[first] * (1 if second == -1 else n_codes[second])
+            for array in arrays:
+                need_array(array, _PLACE, np.int32, (size,))
+
+
+def _check_loss(loss: Any) -> None:
+    """Refuse a table of another shape; the curator bounds its entries."""
+    need(isinstance(loss, LossTable), _PLACE, "a loss is needed")
+    gradient = need_array(loss.gradient, _PLACE, np.int32, (3, None))
+    size = gradient.shape[1]
+    need(size > 0, _PLACE, "an entry for each score is needed")
+    need_array(loss.hessian, _PLACE, np.int32, (3, size))
+    need_whole(loss.shift, _PLACE, 0, 31)
+    if loss.taking_part is not None:
+        need_array(loss.taking_part, _PLACE, np.uint8, (3, size), 0, 1)
+
+
+def _federation_error(error: Exception) -> FederationError:
+    """Return the error of a message; these checks see no rows."""
+    text = str(error) if isinstance(error, ModelFileError) else f"{_PLACE}: {error}"
+    return FederationError(text.replace("log.trees", _PLACE))

@@ -20,15 +20,13 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from threading import Condition, Timer
-from types import TracebackType
 from typing import Any, Protocol
 
-import numpy as np
-
 from privboost._core.errors import FederationError
-from privboost.federated.crypto import COORDINATOR, KeyPair, open_letter, random_bytes, seal_letter
+from privboost.federated.crypto import COORDINATOR, KeyPair, open_reply, random_bytes, seal_letter
 from privboost.federated.messages import PRESENT, byte_array
 from privboost.federated.party import Party
 
@@ -76,13 +74,7 @@ class Transport(Protocol):
 
 
 class InProcess:
-    """Transport to parties of this process.
-
-    Parameters
-    ----------
-    parties : sequence of Party
-        The parties.
-    """
+    """Transport to parties of this process."""
 
     def __init__(self, parties: Sequence[Party]) -> None:
         self._parties = {party.name: party for party in parties}
@@ -94,20 +86,7 @@ class InProcess:
 
 
 class Challenge:
-    """A sealed message that only one party can open, made for one connection.
-
-    Parameters
-    ----------
-    key : bytes
-        The key that the coordinator's and the party's identities share.
-    name : str
-        The party.
-
-    Attributes
-    ----------
-    letter : bytes
-        The message.
-    """
+    """A sealed letter that only one party can open, made for one connection."""
 
     def __init__(self, key: bytes, name: str) -> None:
         self._key, self._name, self._nonce = key, name, byte_array(random_bytes())
@@ -116,15 +95,16 @@ class Challenge:
 
     def is_met_by(self, reply: bytes) -> bool:
         """Return whether a reply is the party's, to this challenge."""
-        body = open_letter(self._key, COORDINATOR, self._name, reply) or {}
-        return body.get("stage") == PRESENT and np.array_equal(body.get("to", 0), self._nonce)
+        body = open_reply(self._key, COORDINATOR, self._name, reply, self._nonce)
+        return body is not None and body.get("stage") == PRESENT
 
 
+@dataclass(frozen=True, eq=False)
 class _Request:
     """A request to one party, and the queue that takes the reply."""
 
-    def __init__(self, data: bytes, replies: SimpleQueue[tuple[str, bytes]]) -> None:
-        self.data, self.replies = data, replies
+    data: bytes
+    replies: SimpleQueue[tuple[str, bytes]]
 
 
 class _Connection:
@@ -216,12 +196,7 @@ class FederationServer:
         self._server.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         with self._changed:
             for connection in self._connections.values():
                 connection.requests.put(None)
@@ -240,7 +215,7 @@ class FederationServer:
         Raises
         ------
         FederationError
-            If one of them has not come within `patience`.
+            If one of them has not connected within `patience`.
         """
         missing, until = set(names), time.monotonic() + self._patience
         while missing and (left := until - time.monotonic()) > 0:

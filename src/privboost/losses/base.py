@@ -59,17 +59,12 @@ class LossTable:
 
     def frozen(self) -> LossTable:
         """Return a read-only copy."""
-        copies = [
-            None if array is None else array.copy()
-            for array in (self.gradient, self.hessian, self.taking_part)
-        ]
-        for copy in copies:
+        gradient, hessian = self.gradient.copy(), self.hessian.copy()
+        counted = None if self.taking_part is None else self.taking_part.copy()
+        for copy in (gradient, hessian, counted):
             if copy is not None:
                 copy.flags.writeable = False
-        gradient, hessian, taking_part = copies
-        assert gradient is not None
-        assert hessian is not None
-        return LossTable(gradient, hessian, self.shift, taking_part)
+        return LossTable(gradient, hessian, self.shift, counted)
 
     @property
     def size(self) -> int:
@@ -125,13 +120,13 @@ class Loss(ABC):
         """Whether there is a second derivative."""
         return type(self).hessian is not Loss.hessian
 
-    @abstractmethod
     def inverse_link(self, score: float) -> float:
-        """Return the mean label of a score."""
+        """Return the mean label of a score; here the score, of labels from −1 to 1."""
+        return score
 
-    @abstractmethod
     def link(self, mean: float) -> float:
         """Return the score of a mean label, kept within the range of useful scores."""
+        return float(np.clip(mean, -1, 1))
 
     def start(self, gradient: float) -> float:
         """Return the initial score, from the mean gradient at a score of 0 in parts of its clip."""

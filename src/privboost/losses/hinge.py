@@ -24,13 +24,5 @@ class Hinge(Loss):
         gradient: np.ndarray = -sign * (sign * (scores + offset) < 1)
         return gradient
 
-    def inverse_link(self, score: float) -> float:
-        """Return the score, which is the mean of labels −1 and 1."""
-        return score
-
-    def link(self, mean: float) -> float:
-        """Return the mean of labels −1 and 1."""
-        return float(np.clip(mean, -1, 1))
-
 
 HINGE = Hinge()

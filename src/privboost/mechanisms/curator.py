@@ -47,7 +47,8 @@ from privboost.randomness.selection import choose_each
 class Curator:
     """Mediates between the rows and everybody else: it alone sees exact sums.
 
-    Every release is charged to the ledger before a query reaches the rows.
+    Every release is charged to the ledger before a query reaches the rows. Unless a method says
+    otherwise, neighbours differ by adding or removing one protected unit (`event.relation`).
 
     Parameters
     ----------
@@ -97,27 +98,18 @@ class Curator:
         self._backend.apply(update)
 
     def sums(self, query: SumQuery, event: NoisySums) -> np.ndarray:
-        """Release the sums of a query with the noise of its event.
+        """Release the sums of a query with the noise of its event (int64, in grid steps).
 
-        Parameters
-        ----------
-        query : SumQuery
-            The sums; the last axis of the result is the statistics.
-        event : NoisySums
-            The noise, as reserved.
-
-        Returns
-        -------
-        int64 array
-            The noisy sums, in grid steps.
+        The last axis is the statistics.
 
         Privacy
         -------
-        Spends `event`, which is recorded first. Neighbours differ in one protected unit, which
-        moves each statistic by at most `event.steps` in each of the cells it touches. Once
-        individual budgets are open, each row pays for its own contribution to a Gaussian release
-        instead, and rows that cannot afford it are left out: the whole run costs the budgets,
-        whatever the number of releases.
+        Spends `event`, which is recorded first. Neighbours: those of the event; counts may be of
+        units that are replaced. Sensitivity: `SumQuery.bound`, at most `event.steps` of each
+        statistic in each of the cells that a unit touches. Mechanism: discrete Gaussian or Laplace
+        noise. Event: `GaussianRelease` or `LaplaceRelease`. Once individual budgets are open, each
+        row pays for its own contribution to a Gaussian release instead, and rows that cannot
+        afford it are left out: the whole run costs the budgets, whatever the number of releases.
         """
         check_sum_sensitivity(query, event, self._contribution)
         if self._payments and isinstance(event, GaussianRelease):
@@ -135,25 +127,14 @@ class Curator:
         return self._noisy(self._sampled(query, event.sampling_rate, stream), noise, event)
 
     def laplace_means(self, query: TreeSums, added: int, event: LaplaceRelease) -> np.ndarray:
-        """Release the mean gradient of each leaf, G/(n + λ), with discrete Laplace noise.
+        """Release the mean gradient of each leaf, G/(n + λ), in steps of `MEAN_STEPS`.
 
-        Parameters
-        ----------
-        query : TreeSums
-            Gradients and counts by leaf.
-        added : int
-            λ, in steps of counts.
-        event : LaplaceRelease
-            The noise, as reserved.
-
-        Returns
-        -------
-        int64 array of shape (trees, leaves)
-            The noisy means, in steps of `MEAN_STEPS`.
+        `added` is λ, in steps of counts. The result is an int64 array of shape (trees, leaves).
 
         Privacy
         -------
-        Spends `event`, which is recorded first: pure DP. See `row_steps`.
+        Spends `event`, which is recorded first. Sensitivity: `means_bound`, by `row_steps` for each
+        row. Mechanism: discrete Laplace noise, pure DP. Event: `LaplaceRelease`.
         """
         check_sensitivity(means_bound(query, added, self._contribution), event)
         stream = self._charge(event)
@@ -164,26 +145,16 @@ class Curator:
         return noisy
 
     def select(self, query: SumQuery, utility: Utility, event: Selection) -> np.ndarray:
-        """Select candidates by the exponential mechanism on exact sums.
+        """Select candidates by the exponential mechanism on exact sums, which are not released.
 
-        Parameters
-        ----------
-        query : SumQuery
-            The sums that the utility scores; they are not released.
-        utility : Utility
-            Maps sums to integer scores, with a proved range.
-        event : Selection
-            ε₀ = 1/noise, as reserved.
-
-        Returns
-        -------
-        int array
-            The selected candidate of each selection that the utility scores (each node of a level).
+        Returns the selected candidate of each selection that the utility scores (each node of a
+        level); ε₀ is 1/noise of the event.
 
         Privacy
         -------
         Spends `event` once, which is recorded first: a row counts for one of the selections only,
-        so all of them together are ε₀-bounded-range.
+        so all of them together are ε₀-bounded-range. Neighbours: `utility.relation`. Sensitivity:
+        the utility's proved range. Mechanism: the exact exponential mechanism. Event: `Selection`.
         """
         if query.statistics not in utility.statistics:
             raise ValueError("the utility's range is not proved for the statistics of the query")
@@ -204,7 +175,8 @@ class Curator:
 
         Privacy
         -------
-        Spends `event`, which is recorded first; see `LinearSums.bound`.
+        Spends `event`, which is recorded first. Sensitivity: `LinearSums.bound` (L2). Mechanism:
+        discrete Gaussian noise. Event: `VectorRelease`.
         """
         self._check_terms(query)
         check_sensitivity(query.bound(self._contribution), event)
@@ -217,7 +189,8 @@ class Curator:
 
         Privacy
         -------
-        Spends `event`, which is recorded first; see `GramSums.bound`.
+        Spends `event`, which is recorded first. Sensitivity: `GramSums.bound` (L2, of the triangle
+        with its off-diagonal times √2). Mechanism: discrete Gaussian noise. Event: `GramRelease`.
         """
         self._check_terms(query)
         check_sensitivity(query.bound(self._contribution), event)
@@ -236,7 +209,8 @@ class Curator:
 
         Privacy
         -------
-        Spends `event`, which is recorded first; see `eigenvalue_bound`.
+        Spends `event`, which is recorded first. Sensitivity: `eigenvalue_bound`. Mechanism:
+        discrete Gaussian noise. Event: `VectorRelease`.
         """
         self._check_terms(query)
         check_sensitivity(eigenvalue_bound(query, self._contribution), event)
@@ -250,7 +224,9 @@ class Curator:
 
         Privacy
         -------
-        Spends `event`, which is recorded first.
+        Spends `event`, which is recorded first. Sensitivity: a unit adds `event.steps` to each of
+        `event.cells` counts. Mechanism: discrete Gaussian noise and a threshold. Event:
+        `ThresholdRelease`.
         """
         return noisy_threshold(self._backend.tally, event, self._ledger, stream)
 
@@ -280,13 +256,9 @@ class Curator:
     ) -> None:
         """Replay the update log of earlier batches of a stream, and continue their budgets.
 
-        Parameters
-        ----------
-        updates : iterable of Update
-            All updates that a backend has received so far: released values, prices and charges.
-            Replaying them releases nothing.
-        budgets : sequence of (IndividualBudget, int)
-            The budget of each cohort, and the number of releases made within it.
+        Updates are all that a backend has received so far: released values, prices and charges.
+        Replaying them releases nothing. Budgets are those of each cohort, with the number of
+        releases made within them.
         """
         self._payments.replay(updates, [budget for budget, _ in budgets])
         for budget, used in budgets:
@@ -295,12 +267,7 @@ class Curator:
     def exchange(self, reserved: GaussianRelease, releases: Sequence[Planned]) -> None:
         """Replace a reserved Gaussian release that was not made by other Gaussian releases.
 
-        Parameters
-        ----------
-        reserved : GaussianRelease
-            The placeholder in the plan, reserved once.
-        releases : sequence of Planned
-            The replacement; it may depend on all earlier releases.
+        The replacement may depend on all earlier releases.
 
         Privacy
         -------
@@ -415,18 +382,8 @@ def noisy_threshold(
 ) -> list[bytes]:
     """Release the values whose noisy counts exceed a threshold, sorted.
 
-    Parameters
-    ----------
-    tally : callable
-        Counts the rows of each value that occurs; called once the event is recorded.
-    event : ThresholdRelease
-        The noise and the failure probability δ_t, as reserved. `event.cells` is the number of
-        values that one unit can have.
-    ledger : Ledger
-        Records the event first.
-    stream : KeyStream
-        The randomness. A value's noise is keyed by the value itself, so that it does not depend
-        on which other values occur.
+    `tally` counts the rows of each value that occurs; it is called once the event is recorded. A
+    value's noise is keyed by the value itself, so that it does not depend on which others occur.
 
     Privacy
     -------

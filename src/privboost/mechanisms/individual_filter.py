@@ -7,7 +7,8 @@ satisfies the budget for every row, however many rounds there are. Every active 
 each round, whether or not it was sampled. Charges are tables on the row's state like gradients,
 rounded up; shards evaluate them, and the set of active rows never leaves a shard.
 
-Open individual budgets, and the prices that rows pay from them.
+Neighbours: add or remove one row. Sensitivity: the row's own share of it, at most 1. Mechanism:
+Gaussian noise and the filter. Event: `GaussianBudget` or `RenyiBudget`.
 """
 
 from __future__ import annotations
@@ -32,12 +33,9 @@ def charge_table(
     statistics: tuple[str, ...],
     weighted: bool,
 ) -> np.ndarray:
-    """Return the cost of a release for each kind of row, as a fraction of a budget.
+    """Return the cost of a release for each kind of row, in steps of `BUDGET_STEPS` a budget.
 
-    Returns
-    -------
-    int32 array of shape (weight classes + 1, or 1; 3; size)
-        In steps of `BUDGET_STEPS` a budget, rounded up.
+    An int32 array of shape (weight classes + 1, or 1; 3; size), rounded up.
     """
     if not budget.admits(event):
         raise ValueError(f"{event.what}: not a release that this budget covers")
@@ -61,16 +59,9 @@ def _in_steps(part: np.ndarray) -> np.ndarray:
 
 
 class Payments:
-    """Individual budgets of the rows, from the curator's side.
+    """Individual budgets of the rows, from the curator's side, and the prices that rows pay.
 
     It spends nothing: the curator charges the ledger before it opens a budget or charges rows.
-
-    Parameters
-    ----------
-    backend : Backend
-        Holder of the rows.
-    weighted : bool
-        Whether rows have weights.
     """
 
     def __init__(self, backend: Backend, weighted: bool) -> None:

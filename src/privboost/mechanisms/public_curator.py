@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from privboost._core.grid import Contribution
-from privboost.accounting.accountant import Accountant
+from privboost.accounting.accountants import Accountant
 from privboost.accounting.events import Event, Exact, Planned
 from privboost.accounting.ledger import Ledger
 from privboost.engine.backend import Backend
@@ -27,19 +27,8 @@ class PublicCurator(Curator):
     """Returns exact sums, and the best candidate of each selection. It protects nobody.
 
     It takes `Exact` events only, which no plan but one for public rows has. Its ledger is empty: a
-    method that it does not override finds nothing reserved. Samples are those of a private run
-    with the same seed.
-
-    Parameters
-    ----------
-    backend : Backend
-        Holder of the rows.
-    accountant : Accountant
-        Accountant of the empty ledger.
-    stream : KeyStream
-        Randomness of samples.
-    contribution : Contribution
-        Weighting of rows.
+    method that it does not override finds nothing reserved. Samples are those of a private run with
+    the same seed.
     """
 
     def __init__(
@@ -52,8 +41,7 @@ class PublicCurator(Curator):
         super().__init__(backend, empty_ledger(accountant), stream, contribution)
 
     def sums(self, query: SumQuery, event: Event) -> np.ndarray:
-        """Return the sums of a query, in grid steps."""
-        return self._backend.sum(self._sampled(query, event.rate, self._charge(event)))
+        return self._backend.sum(self._sampled(query, event.sampling_rate, self._charge(event)))
 
     def exchange(self, reserved: Event, releases: Sequence[Planned]) -> None:
         """Accept exact releases as a replacement: nothing is reserved, since nothing is paid."""
@@ -61,7 +49,6 @@ class PublicCurator(Curator):
             _check_exact(planned.event)
 
     def laplace_means(self, query: TreeSums, added: int, event: Event) -> np.ndarray:
-        """Return the mean gradient of each leaf, in steps of `MEAN_STEPS`."""
         return exact_means(self.sums(query, event), added)
 
     def select(self, query: SumQuery, utility: Utility, event: Event) -> np.ndarray:
@@ -73,15 +60,12 @@ class PublicCurator(Curator):
         return best
 
     def linear(self, query: LinearSums, event: Event) -> np.ndarray:
-        """Return the sum of the rows' vectors, each times its gradient."""
         return self._linear_sum(query, event)
 
     def gram(self, query: GramSums, event: Event) -> np.ndarray:
-        """Return the sum of the outer products of the rows' vectors."""
         return self._linear_sum(query, event)
 
     def least_eigenvalue(self, query: GramSums, event: Event) -> int:
-        """Return the smallest eigenvalue of the sum of outer products, in its steps."""
         gram = self._linear_sum(query, event)
         return int(np.rint(np.linalg.eigvalsh(gram.astype(np.float64))[0]))
 

@@ -1,13 +1,7 @@
-"""Sensitivity checks: an event covers what one protected unit can change in a query.
+"""Sensitivity: bounds on what one protected unit changes, and checks that events cover them.
 
-The curator runs them before anything is charged or summed.
-
-Mean gradients by leaf on the integer grid, and their sensitivity.
-
-A leaf of n rows with gradients that add up to G has the mean G/(n + λ). For whole counts a row
-changes it by at most 1/(1 + λ) clips, whatever n is; for weighted counts there is no such bound.
-
-Sensitivity of the smallest eigenvalue of a sum of outer products.
+The curator runs the checks before anything is charged or summed. Bounds of sums belong to their
+queries; those of mean gradients and of the smallest eigenvalue are here.
 """
 
 from __future__ import annotations
@@ -90,7 +84,9 @@ def row_steps(added: int) -> int:
 def means_bound(query: TreeSums, added: int, contribution: Contribution) -> Bound:
     """Return the sensitivity of the mean gradients of a query's leaves.
 
-    Its rows are added one at a time; each changes one leaf's mean in each tree.
+    A leaf of n rows with gradients that add up to G has the mean G/(n + λ). For whole counts a row
+    changes it by at most 1/(1 + λ) clips, whatever n is; for weighted counts there is no such
+    bound. A unit's rows are added one at a time; each changes one leaf's mean in each tree.
 
     Raises
     ------

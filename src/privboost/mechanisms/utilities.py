@@ -4,27 +4,6 @@ The exponential mechanism P(j) ∝ exp(ε₀ · score_j / range) is ε₀-bounde
 adding a protected unit changes all scores by amounts that lie within `range` of each other:
 max_j Δ_j − min_j Δ_j ≤ range. A utility maps the exact sums of a query to integer scores; only the
 mechanism sees either.
-
-Utilities of smooth boosting: selections under weights of bounded density.
-
-Neighbours replace one row; the number of rows n is public. A row whose margin is m (votes for its
-own class minus votes against it) has the raw weight μ̃ = κ·exp(−λm). The Bregman projection onto
-κ-dense measures is μ = min(1, c·μ̃), with the least c ≥ 1 for which the weights add up to κn or
-more. Neither c nor any weight leaves this module: only selections are released.
-
-Scores are in rows: all weights are multiplied by κn/|μ|, so no row has a weight above 1. Replacing
-a row changes its own weight from a to b (both at most 1), and those of all others in one direction
-(c and |μ| change them alike), by |b − a| in all, since the weights add up to κn before and after.
-So at most a + b + |b − a| = 2·max(a, b) ≤ 2 of weight changes. A row of unknown label has the
-weight of margin 0 and counts for no class.
-
-Rounding: the projection is solved in exact fractions, and each weight is rounded to a float64 once.
-The mass of a cell is a sum over at most 2·MOST_VOTES products, so it errs by less than 2¹²·2⁻⁵³ of
-itself, and is then rounded down to steps of 2⁻³¹ rows. From there on masses are integers. There are
-fewer than 2³¹ rows (more are refused; n is public), at most 2¹⁶ cells of a
-feature, and at most MOST_NODES = 31 nodes; so the masses of any set of a feature's cells, in all
-nodes, err by less than 2³¹·2⁻⁴¹ + 31·2¹⁶·2⁻³¹ < 2⁻⁹ rows together, here called e. Each utility
-states how much e adds to its range.
 """
 
 from __future__ import annotations
@@ -125,7 +104,6 @@ class SplitGain:
             raise ValueError("reg_lambda must be at least 2^-16")
 
     def scores(self, sums: np.ndarray, contribution: Contribution) -> np.ndarray:
-        """Return the scores of each node's candidates (int64)."""
         row = CLIP_STEPS * (WEIGHT_STEPS if contribution.weighted else 1)
         left, right = self.splits.parted(sums)
         out = np.empty(left.shape[:2], dtype=np.int64)
@@ -238,7 +216,26 @@ class Smoothing:
 
 @dataclass(frozen=True, eq=False)
 class _SmoothUtility:
-    """Base of the utilities of smooth boosting.
+    """Base of the utilities of smooth boosting: selections under weights of bounded density.
+
+    Neighbours replace one row; the number of rows n is public. A row whose margin is m (votes for
+    its own class minus votes against it) has the raw weight μ̃ = κ·exp(−λm). The Bregman projection
+    onto κ-dense measures is μ = min(1, c·μ̃), with the least c ≥ 1 for which the weights add up to
+    κn or more. Neither c nor any weight leaves this module: only selections are released.
+
+    Scores are in rows: all weights are multiplied by κn/|μ|, so no row has a weight above 1.
+    Replacing a row changes its own weight from a to b (both at most 1), and those of all others in
+    one direction (c and |μ| change them alike), by |b − a| in all, since the weights add up to κn
+    before and after. So at most a + b + |b − a| = 2·max(a, b) ≤ 2 of weight changes. A row of
+    unknown label has the weight of margin 0 and counts for no class.
+
+    Rounding: the projection is solved in exact fractions, and each weight is rounded to a float64
+    once. The mass of a cell is a sum over at most 2·MOST_VOTES products, so it errs by less than
+    2¹²·2⁻⁵³ of itself, and is then rounded down to steps of 2⁻³¹ rows. From there on masses are
+    integers. There are fewer than 2³¹ rows (more are refused; n is public), at most 2¹⁶ cells of a
+    feature, and at most MOST_NODES = 31 nodes; so the masses of any set of a feature's cells, in
+    all nodes, err by less than 2³¹·2⁻⁴¹ + 31·2¹⁶·2⁻³¹ < 2⁻⁹ rows together, here called e. Each
+    utility states how much e adds to its range.
 
     Parameters
     ----------
@@ -256,7 +253,6 @@ class _SmoothUtility:
     smoothing: Smoothing
 
     def range(self, contribution: Contribution) -> int:
-        """Return the proved range."""
         if contribution.rows != 1 or contribution.weighted:
             raise ValueError("no range is proved for units of several rows, or for weights")
         return self.widest

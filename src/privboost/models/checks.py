@@ -18,8 +18,10 @@ from privboost._core.errors import ModelFileError
 from privboost._core.grid import MAX_SCORE, SCORE_STEPS
 from privboost.data.domain import Domain
 from privboost.data.encoding import Encoder
-from privboost.data.features import CategoricalFeature, ClassTarget, Feature, Target
+from privboost.data.features import CategoricalFeature, Feature
+from privboost.data.rows import Layout
 from privboost.reports.report import PrivacyReport
+from privboost.trees.tree import Tree
 
 _MOST_SIZE = 2.0**200
 """A size that no sum, mean or noise on the grid reaches; its square is finite."""
@@ -131,16 +133,18 @@ def within_grid(slope: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     return fitting
 
 
+def read_row_count(payload: dict[str, Any]) -> np.ndarray | None:
+    """Return the noisy row count of scores, or None for files of earlier versions."""
+    if "rows" not in payload:
+        return None
+    rows = need_finite(payload["rows"], "scores.rows", (2,))
+    need_finite(rows[1:], "scores.rows", (1,), least=0)
+    return rows
+
+
 def need_scores(most: Any, place: str) -> None:
     """Check that scores of these largest sizes fit into int32."""
     need(np.max(most) <= _SCORE.max, place, "the scores of some rows would overflow")
-
-
-def count_outputs(target: Target) -> int:
-    """Return the number of scores of a row: one for each class beyond two."""
-    if isinstance(target, ClassTarget) and len(target.classes) > 2:
-        return len(target.classes)
-    return 1
 
 
 def read_encoder(domain: Any, edges: Any) -> Encoder:
@@ -171,3 +175,16 @@ def read_report(payload: Any, place: str = "privacy") -> PrivacyReport:
         raise ModelFileError(f"{place}: it is not a privacy report ({error})") from None
     except (TypeError, KeyError, AttributeError):
         raise ModelFileError(f"{place}: it is not a privacy report") from None
+
+
+def check_tree(tree: Any, layout: Layout) -> None:
+    """Check a tree: its features are the layout's, and every code of them goes left or right."""
+    place = "log.trees"
+    need(isinstance(tree, Tree), place, "a tree is needed")
+    nodes = len(tree.feature)
+    feature = need_array(tree.feature, place, np.uint16, (nodes,), 0, len(layout.n_codes) - 1)
+    table = need_array(tree.goes_right, place, np.uint8, (nodes, None), 0, 1)
+    n_codes = np.array(layout.n_codes)
+    wide = not nodes or n_codes[feature].max() <= table.shape[1]
+    need(bool(wide), place, "a turn for each code of the features is needed")
+    need(table.shape[1] <= n_codes.max(), place, "a node has more entries than codes")

@@ -16,9 +16,9 @@ from scipy.special import expit
 from privboost._core.errors import FitWarning
 from privboost._core.grid import FULL_RANGE, LABEL_STEPS, SCORE_STEPS
 from privboost._core.warnings import warn
-from privboost.data.features import CategoricalFeature, ClassTarget
-from privboost.data.ordered_features import DateFeature, DurationFeature
+from privboost.data.features import CategoricalFeature, DateFeature, DurationFeature
 from privboost.data.rows import Codes
+from privboost.data.targets import ClassTarget
 from privboost.explanations.terms import (
     LABEL_BOUNDS,
     LARGE_DELTA,
@@ -73,12 +73,7 @@ def find_defects(model: ModelView) -> tuple[Finding, ...]:
 def warn_of_defects(result: Any, findings: Iterable[Finding]) -> None:
     """Issue one warning for all findings that need action, if there are any.
 
-    Parameters
-    ----------
-    result : Model or Evaluation
-        The complete result: the warning may be turned into an exception.
-    findings : iterable of Finding
-        The findings, which follow from released values alone.
+    It holds the complete result (a model or an evaluation): it may be turned into an exception.
     """
     warning = FitWarning(*findings)
     if warning.findings:
@@ -130,9 +125,7 @@ def _signals(view: _View) -> Iterator[Finding]:
         own for own, share in zip(view.model.domain.feature_names, shares, strict=True) if not share
     ]
     if silent:
-        more = f" and {len(silent) - _NAMED} others" if len(silent) > _NAMED else ""
-        text = f"{', '.join(silent[:_NAMED])}{more}: nothing that stands out from the noise"
-        yield Finding(NO_SIGNAL, text)
+        yield Finding(NO_SIGNAL, f"{_listed(silent)}: nothing that stands out from the noise")
 
 
 def _rows(view: _View) -> Iterator[Finding]:
@@ -140,7 +133,7 @@ def _rows(view: _View) -> Iterator[Finding]:
     counts, privacy = list(view.model.scores.row_counts()), view.model.privacy
     if counts and all(_is_nothing(*own, privacy.epsilon) for own in counts):
         weighted = any(own.startswith(WEIGHTED) for own in privacy.assumptions)
-        classes = isinstance(view.model.domain.target, ClassTarget)
+        classes = view.model.domain.target.task == "classes"
         yield no_rows(classes, view.noiseless, weighted)
 
 
@@ -180,12 +173,16 @@ def _missing(view: _View) -> Iterator[Finding]:
         if _is_empty(*own.tolist())
     ]
     if names:
-        more = f" and {len(names) - _NAMED} others" if len(names) > _NAMED else ""
         text = (
-            f"{', '.join(names[:_NAMED])}{more}: nearly every cell seems to be missing: is the "
-            "column filled, and are its values written as the domain says?"
+            f"{_listed(names)}: nearly every cell seems to be missing: is the column filled, and "
+            "are its values written as the domain says?"
         )
         yield Finding(MISSING_COLUMN, text)
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} others" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def _is_empty(missing: float, present: float, error: float) -> bool:
@@ -217,10 +214,10 @@ def _bounds(view: _View) -> Iterator[Finding]:
     by_feature = zip(model.domain.features, scores.code_probabilities(), strict=True)
     price = "" if view.noiseless else "; another fit on these rows costs its epsilon again"
     for k, (feature, own) in enumerate(by_feature):
-        if isinstance(feature, CategoricalFeature) or feature.number.edges is not None:
+        if isinstance(feature, CategoricalFeature):
             continue
         number = feature.number
-        if number.scale == "log":  # whose bounds may be wide
+        if number.edges is not None or number.scale == "log":  # whose bounds may be wide
             continue
         first, last = _fullest(own[:-1])
         if last - first <= _FEW_BINS * (len(own) - 1):
@@ -256,11 +253,11 @@ def _labels(view: _View) -> Iterator[Finding]:
     if isinstance(target, ClassTarget) or not model.privacy.parameters.get("span_share"):
         return
     low, high = model.span
-    for end, bound, side in ((low, -LABEL_STEPS, "lower"), (high, LABEL_STEPS, "upper")):
-        if end == bound and (low, high) != FULL_RANGE:
-            own = target.bounds[0] if side == "lower" else target.bounds[1]
+    sides = zip(model.span, FULL_RANGE, ("lower", "upper"), target.bounds, strict=True)
+    for end, most, side, bound in sides:
+        if end == most and model.span != FULL_RANGE:
             text = (
-                f"labels seem to reach the {side} bound {own:g}: what lies beyond it counts as it"
+                f"labels seem to reach the {side} bound {bound:g}: what lies beyond it counts as it"
             )
             yield Finding(LABEL_BOUNDS, text)
     if high - low < _NARROW_SPAN * 2 * LABEL_STEPS:

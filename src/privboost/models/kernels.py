@@ -1,7 +1,12 @@
-"""Kernels of models: scores of rows, with many trees by their unique splits, and explanations.
+"""Kernels that predict with trees, and explain them.
 
-Thousands of nodes have few unique splits: a feature of 193 codes has 192 thresholds. Each split is
-compared with a stride of rows once; a node then costs a few operations on bitmasks.
+Arguments that recur: `narrow` and `wide` are the codes of rows, `slots` the columns of features
+(narrow ones first), `scores` the scores of rows, an int32 array of shape (outputs, rows) to which
+is added, and `goes_right` the bitmasks of codes that nodes send to the right.
+
+Many trees are evaluated by their unique splits: thousands of nodes have few, since a feature of 193
+codes has 192 thresholds. Each split is compared with a stride of rows once; a node then costs a few
+operations on bitmasks.
 """
 
 from __future__ import annotations
@@ -9,7 +14,6 @@ from __future__ import annotations
 import numpy as np
 
 from privboost._core.compilation import compiled, inlined
-from privboost.engine.kernels import add_values, join_cells
 from privboost.trees.kernels import (
     STRIDE,
     WORDS,
@@ -22,76 +26,17 @@ from privboost.trees.kernels import (
 
 
 @compiled
-def add_effects(narrow, wide, slots, values, first, scores):
-    """Add the values of each feature's codes to the scores of rows.
-
-    Parameters
-    ----------
-    narrow, wide : arrays
-        The codes of rows.
-    slots : uint16 array
-        The column of each feature, narrow ones first.
-    values : int32 array of shape (outputs, codes of all features)
-    first : int64 array
-        The first value of each feature, and the end.
-    scores : int32 array of shape (outputs, rows)
-    """
-    for k in range(slots.size):
-        slot = np.int64(slots[k])
-        for output in range(scores.shape[0]):
-            own = values[output, first[k] : first[k + 1]]
-            if slot < narrow.shape[0]:
-                add_values(narrow[slot], own, scores[output])
-            else:
-                add_values(wide[slot - narrow.shape[0]], own, scores[output])
-
-
-@compiled
-def add_pairs(narrow, wide, pairs, cell_of, values, scores):
-    """Add the values of the joint cells of pairs of features to the scores of rows.
-
-    Parameters
-    ----------
-    pairs : int64 array of shape (pairs, 9)
-        For each pair its output, the columns of both features, where the cells of their codes begin
-        and end, where its values begin and end, and how many cells the second feature has.
-    cell_of : uint16 array
-        The cells of codes.
-    values : int32 array
-        The values of cells, pair after pair.
-    """
-    cells = np.empty(scores.shape[1], dtype=np.uint32)
-    for k in range(pairs.shape[0]):
-        output, one, two, begin, middle, end, first, last, width = pairs[k]
-        own, other = cell_of[begin:middle], cell_of[middle:end]
-        cells[:] = 0
-        if one < narrow.shape[0]:
-            join_cells(narrow[one], own, middle - begin, cells)
-        else:
-            join_cells(wide[one - narrow.shape[0]], own, middle - begin, cells)
-        if two < narrow.shape[0]:
-            join_cells(narrow[two], other, width, cells)
-        else:
-            join_cells(wide[two - narrow.shape[0]], other, width, cells)
-        add_values(cells, values[first:last], scores[output])
-
-
-@compiled
 def add_shares(feature, goes_right, n_codes, first, mass, probability_of, out):
-    """Divide the mass on each side of each node among the codes that reach it, by probability.
+    """Divide the mass on each side of each node of a tree among the codes that reach it.
 
     Parameters
     ----------
-    feature, goes_right : arrays
-        The tree; see `Tree`.
     n_codes, first : int arrays
-        For each feature, how many codes it has, and the index of its first in `chances`.
+        For each feature, how many codes it has, and the index of its first in `probability_of`.
     mass : float array of shape (nodes + leaves,)
         The mass below each node, leaves last.
-    chances : float array
-        The probabilities of codes, feature by feature.
-    out : float array
-        The mass of each code is added to it.
+    probability_of, out : float arrays
+        The probabilities of codes, feature by feature; the mass of each code is added to `out`.
     """
     reaches = np.empty(goes_right.shape[1], dtype=np.bool_)
     for node in range(feature.size):
@@ -129,23 +74,20 @@ def _find_codes(feature, goes_right, node, reaches):
 
 
 @compiled
-def add_changes(feature, goes_right, first, rows, others, values, noise, change, doubt):
+def add_changes(feature, goes_right, first, rows, others, values, noise, change, variance):
     """Add the changes of tree values when one feature of a row takes another code.
 
-    Only features on a row's path to its leaf can change its leaf, so no others are tried.
+    Only features on a row's path to its leaf can change its leaf, so no others are tried. See
+    `Forest` for the arrays of trees, and `Scores.changes` for rows.
 
     Parameters
     ----------
-    feature, goes_right, values : arrays
-        The trees; see `Forest`.
     first : int
         The feature that `change` begins with.
-    rows, others : arrays
-        See `importance.Explainable.changes`.
     noise : float array of shape (trees, outputs, leaves)
         The standard deviation of the values' noise.
-    change, doubt : float arrays of shape (features, outputs, rows)
-        The change by each feature, and its variance due to noise.
+    change, variance : float arrays of shape (features, outputs, rows)
+        The change by each feature, and its variance due to noise; added to.
     """
     for tree in range(feature.shape[0]):
         looked_at, split_bits = feature[tree], goes_right[tree]
@@ -165,7 +107,7 @@ def add_changes(feature, goes_right, first, rows, others, values, noise, change,
                     before, after = values[tree, output, leaf], values[tree, output, other]
                     change[place, output, row] += float(after) - float(before)
                     unsure = noise[tree, output, other] ** 2 + noise[tree, output, leaf] ** 2
-                    doubt[place, output, row] += unsure
+                    variance[place, output, row] += unsure
 
 
 @inlined
@@ -194,24 +136,9 @@ def add_moves(features, reach, first, mean, values, points, weights, columns, fo
     """Add a leaf's Shapley values for rows, feature by feature, by Owen's integral.
 
     Rows differ only in which of their codes lead to the leaf; values are computed once for each
-    such pattern.
-
-    Parameters
-    ----------
-    features : int array
-        The features on the path to the leaf.
-    reach, first : uint8 array, int array
-        Whether each of their codes leads there, and the index of each feature's first code.
-    mean : float array
-        The probability of that, for each feature.
-    values : int array of shape (outputs,)
-        The leaf's values.
-    points, weights : float arrays
-        The points and weights of the quadrature.
-    columns : uint16 array of shape (all features, rows)
-        The codes of the rows.
-    found : float array of shape (all features, outputs, rows)
-        The Shapley values; added to.
+    such pattern. The first five arguments are those of `parts._Leaf`, then follow the points and
+    weights of the quadrature, and the codes of rows, a uint16 array of shape (all features, rows).
+    `found` has shape (all features, outputs, rows).
     """
     leads = np.zeros(columns.shape[1], dtype=np.uint16)
     for place in range(features.size):
@@ -252,26 +179,17 @@ _PRIME, _BASIS = 0x100000001B3, 0xCBF29CE484222325
 
 
 @compiled
-def number_splits(feature, goes_right, table, line_of, first_seen):
-    """Number the unique splits of nodes; a split is a feature and a bitmask of codes.
+def number_splits(feature, goes_right, table, split_of, first_seen):
+    """Number the unique splits of nodes, each a feature and a bitmask; return how many there are.
 
     Parameters
     ----------
     feature : uint16 array of shape (nodes,)
-        The feature of each node.
     goes_right : uint8 array of shape (nodes, bytes)
-        The bitmasks of codes that go right.
     table : int32 array, its length a power of two and twice that of nodes, or more
         A hash table; −1 everywhere.
-    line_of : int32 array of shape (nodes,)
-        The number of each node's split; written.
-    first_seen : int32 array of shape (nodes,)
-        The first node of each split; written.
-
-    Returns
-    -------
-    int
-        How many unique splits there are.
+    split_of, first_seen : int32 arrays of shape (nodes,)
+        The number of each node's split, and the first node of each split; written.
     """
     found, mask = 0, np.uint64(table.size - 1)
     for node in range(feature.size):
@@ -284,7 +202,7 @@ def number_splits(feature, goes_right, table, line_of, first_seen):
         if table[place] < 0:
             table[place], first_seen[found] = found, node
             found += 1
-        line_of[node] = table[place]
+        split_of[node] = table[place]
     return found
 
 
@@ -297,72 +215,60 @@ def _same(feature, goes_right, node, other):
 
 
 @compiled
-def batch_splits(line_of, known, most, out, lines, begins):
-    """Divide trees into batches with few unique splits each, and number the splits of each batch.
+def batch_splits(split_of, known, most, out, splits, begins):
+    """Divide trees into batches with few unique splits each; return how many batches there are.
 
     Parameters
     ----------
-    line_of, known : int32 array of shape (trees, nodes), int
+    split_of, known : int32 array of shape (trees, nodes), int
         The split of each node, and how many splits there are.
     most : int
         How many splits a batch may have: at least as many as a tree has nodes.
     out : uint16 array of shape (trees, nodes)
         The number of each node's split in its batch; written.
-    lines : int32 array of shape (trees · nodes,)
+    splits : int32 array of shape (trees · nodes,)
         The splits of all batches, one after the other; written.
     begins : int64 array of shape (trees + 1, 2)
         The first tree and the first split of each batch, and the ends; written.
-
-    Returns
-    -------
-    int
-        How many batches there are.
     """
     batch_of, tree_of = np.full((2, known), -1)
-    place = np.empty(known, dtype=np.uint16)
+    number = np.empty(known, dtype=np.uint16)
     batch, total = -1, 0
-    for tree in range(line_of.shape[0]):
+    for tree in range(split_of.shape[0]):
         new = 0
-        for line in line_of[tree]:
-            if batch_of[line] != batch and tree_of[line] != tree:
-                tree_of[line] = tree
+        for split in split_of[tree]:
+            if batch_of[split] != batch and tree_of[split] != tree:
+                tree_of[split] = tree
                 new += 1
         if batch < 0 or total + new - begins[batch, 1] > most:
             batch += 1
             begins[batch, 0], begins[batch, 1] = tree, total
-        for node in range(line_of.shape[1]):
-            line = line_of[tree, node]
-            if batch_of[line] != batch:
-                batch_of[line], place[line] = batch, total - begins[batch, 1]
-                lines[total] = line
+        for node in range(split_of.shape[1]):
+            split = split_of[tree, node]
+            if batch_of[split] != batch:
+                batch_of[split], number[split] = batch, total - begins[batch, 1]
+                splits[total] = split
                 total += 1
-            out[tree, node] = place[line]
-    begins[batch + 1, 0], begins[batch + 1, 1] = line_of.shape[0], total
+            out[tree, node] = number[split]
+    begins[batch + 1, 0], begins[batch + 1, 1] = split_of.shape[0], total
     return batch + 1
 
 
 @compiled
 def find_intervals_of_splits(goes_right, most, first, begin, length, many):
-    """Write the intervals of splits; splits with many are marked, and get an empty interval.
+    """Write the intervals of splits; splits with more than `most` are marked in `many`.
 
-    Parameters
-    ----------
-    goes_right : uint8 array of shape (lines, codes)
-    most : int
-        How many intervals are not many.
-    first, begin, length : arrays
-        See `trees.kernels.find_runs_of_level`; there is memory for `most` of each split.
-    many : bool array
-        Whether a split has many.
+    Those get one empty interval. `goes_right` has shape (splits, codes); see
+    `trees.kernels.find_intervals_of_level` for the other arrays.
     """
     first[0] = 0
-    for line in range(goes_right.shape[0]):
-        found = find_intervals(goes_right[line], most, begin, length, first[line])
-        many[line] = found < 0
+    for split in range(goes_right.shape[0]):
+        found = find_intervals(goes_right[split], most, begin, length, first[split])
+        many[split] = found < 0
         if found < 0:
-            begin[first[line]], length[first[line]] = 0, 0
-            found = first[line] + 1
-        first[line + 1] = found
+            begin[first[split]], length[first[split]] = 0, 0
+            found = first[split] + 1
+        first[split + 1] = found
 
 
 @inlined
@@ -403,17 +309,8 @@ def _descend(narrow, wide, slots, goes_right, level, node, row):
 def add_trees_by_row(narrow, wide, slots, goes_right, values, scores):
     """Add the values of trees to the scores of rows, row by row.
 
-    Parameters
-    ----------
-    narrow, wide : arrays of shape (columns, rows)
-        Codes.
-    slots : uint16 array of shape (trees, nodes)
-        The columns of nodes, narrow ones first.
-    goes_right : uint8 array of shape (trees, nodes, bytes)
-        The bitmasks of codes that go right.
-    values : int32 array of shape (trees, outputs, leaves)
-        The values of leaves.
-    scores : int32 array of shape (outputs, rows)
+    `slots` has shape (trees, nodes), `goes_right` (trees, nodes, bytes), `values` (trees, outputs,
+    leaves).
     """
     for tree in range(slots.shape[0]):
         for row in range(scores.shape[1]):
@@ -424,7 +321,7 @@ def add_trees_by_row(narrow, wide, slots, goes_right, values, scores):
 
 @compiled
 def add_trees_by_split(
-    narrow, wide, slots, runs, many, bits, line_of, deep_slots, goes_right, values, scores
+    narrow, wide, slots, intervals, many, bits, split_of, deep_slots, goes_right, values, scores
 ):
     """Add the values of trees to the scores of at least 512 rows, by unique splits.
 
@@ -432,22 +329,22 @@ def add_trees_by_split(
     ----------
     slots : uint16 array
         The column of each split.
-    runs : tuple of first, begin, length
-        The intervals of each split; see `find_runs_of_lines`.
-    many, bits : int64 array, uint8 array of shape (lines, bytes)
+    intervals : tuple of first, begin, length
+        The intervals of each split; see `find_intervals_of_splits`.
+    many, bits : int64 array, uint8 array of shape (splits, bytes)
         The splits with many intervals, and their bitmasks of codes.
-    line_of : uint16 array of shape (trees, nodes)
+    split_of : uint16 array of shape (trees, nodes)
         The split of each node of the first levels.
-    deep_slots, goes_right : arrays
+    deep_slots, goes_right, values : arrays
         The whole trees, for levels below; see `add_trees_by_row`.
     """
-    first, begin, length = runs
-    trees, nodes = line_of.shape
+    first, begin, length = intervals
+    trees, nodes = split_of.shape
     levels = 0
     while (1 << levels) <= nodes:
         levels += 1
     rows, stride = np.uint64(scores.shape[1]), np.uint64(STRIDE)
-    thin, broad, lines = narrow.reshape(-1), wide.reshape(-1), line_of.reshape(-1)
+    thin, broad, lines = narrow.reshape(-1), wide.reshape(-1), split_of.reshape(-1)
     split_bits, by_level = (
         np.empty(WORDS * slots.size, np.uint64),
         np.empty(WORDS * levels, np.uint64),

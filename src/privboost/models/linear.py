@@ -1,7 +1,4 @@
-"""Scores of a linear model: a coefficient for each coordinate.
-
-Mean loss after each round of a linear model that keeps its stages, on public rows.
-"""
+"""Scores of a linear model, a coefficient for each coordinate, and its loss round by round."""
 
 from __future__ import annotations
 
@@ -15,17 +12,11 @@ import pyarrow as pa
 
 from privboost._core.errors import ModelFileError
 from privboost._core.grid import BLOCK_ROWS, SCORE_STEPS, VECTOR_STEPS
-from privboost.data.attached_columns import open_source
 from privboost.data.design_matrix import Terms
-from privboost.data.features import ClassTarget, Feature
-from privboost.data.ordered_features import (
-    BooleanFeature,
-    DateFeature,
-    DurationFeature,
-    OrdinalFeature,
-)
+from privboost.data.features import Feature, OrderedFeature
+from privboost.data.loading import open_source
 from privboost.data.rows import Codes, Layout, initial_states
-from privboost.data.times import DAY
+from privboost.data.targets import ClassTarget
 from privboost.engine.linear import add_scores
 from privboost.explanations.terms import INTERCEPT, Coefficient, Coefficients
 from privboost.losses.base import UNKNOWN_LABEL, Loss, loss_of
@@ -39,17 +30,10 @@ from privboost.models.checks import (
     need_number,
     need_scores,
     need_text,
-)
-from privboost.models.scores import (
-    JointTable,
-    ModelView,
-    ScoreParts,
-    Scores,
-    as_counts,
-    effect_unit,
-    even,
     read_row_count,
 )
+from privboost.models.parts import JointTable, ScoreParts
+from privboost.models.scores import ModelView, Scores, effect_unit, even, make_read_only
 
 MISSING = "missing"
 _LEAST_SHARE = 0.01
@@ -101,8 +85,6 @@ class LinearScores(Scores):
         for all outputs, of shape (coordinates,), without the error of the calibration's slope.
     stages : int32 array of shape (rounds, outputs, coordinates), or None
         The coefficients after each round, as if it were the last.
-    rows : float64 array of shape (2,), or None
-        The noisy row count and its standard deviation.
     """
 
     kind = "linear"
@@ -119,18 +101,11 @@ class LinearScores(Scores):
     rows: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        for array in (self.coefficients, self.moments, self.noise, self.stages, self.rows):
-            if array is not None:
-                array.flags.writeable = False
+        make_read_only(self)
 
     @property
     def n_outputs(self) -> int:
         return len(self.coefficients)
-
-    @property
-    def n_stages(self) -> int:
-        """The number of rounds whose coefficients were kept."""
-        return 0 if self.stages is None else len(self.stages)
 
     @cached_property
     def _tables(self) -> list[dict[tuple[int, int], np.ndarray]]:
@@ -241,19 +216,17 @@ class LinearScores(Scores):
     ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         noise = self.noise_by_output
         n_codes = {features[0]: len(c) for features, c, _ in self._terms if features[1] < 0}
-        terms_of: dict[int, list[int]] = {}
-        for number, features in enumerate(self.terms.features):
-            for feature in {feature for feature in features if feature >= 0}:
-                terms_of.setdefault(feature, []).append(number)
-        for changed, terms in terms_of.items():
+        for changed in range(self.n_features):
             change = np.zeros((self.n_outputs, rows.shape[1]))
             variance = np.zeros_like(change)
-            for number in terms:
-                own = [feature for feature in self.terms.features[number] if feature >= 0]
-                coordinate, value = self.terms.coordinate[number], self.terms.value[number]
-                before = _code_of([rows[f] for f in own], [n_codes[f] for f in own])
-                codes = [others[f] if f == changed else rows[f] for f in own]
-                after = _code_of(codes, [n_codes[f] for f in own])
+            for features, coordinate, value in self._terms:
+                if changed not in features:
+                    continue
+                own = [feature for feature in features if feature >= 0]
+                sizes = [n_codes[feature] for feature in own]
+                after_change = [(others if f == changed else rows)[f] for f in own]
+                before = np.ravel_multi_index([rows[f] for f in own], sizes)
+                after = np.ravel_multi_index(after_change, sizes)
                 k, entry = coordinate[before], value[before] / VECTOR_STEPS
                 k_after, entry_after = coordinate[after], value[after] / VECTOR_STEPS
                 gain = self.coefficients[:, k_after] * entry_after
@@ -288,8 +261,9 @@ class LinearScores(Scores):
                 own[:, k] += at_middle[:, number[coordinate.feature]]
         return own
 
-    def row_counts(self) -> Iterator[tuple[float, float]]:
-        return as_counts(self.rows)
+    def typical(self) -> np.ndarray:
+        """Return no rows: nothing typical of a number follows from its two moments."""
+        return np.zeros((self.n_outputs, 0), dtype=np.int32)
 
     def coefficient_table(self, model: ModelView) -> pa.Table:
         with np.errstate(over="ignore", invalid="ignore"):  # bounds may be any numbers
@@ -312,12 +286,7 @@ class LinearScores(Scores):
         """Return the coefficients with their standard errors and units."""
         declared = {feature.name: feature for feature in model.domain.features}
         per = [_per(declared.get(one.feature)) if one.slope else "" for one in self.coordinates]
-        lines = zip(
-            self.coefficient_table(model).to_pylist(),
-            self._coefficient_errors(model),
-            per * self.n_outputs,
-            strict=True,
-        )
+        lines, stds = self.coefficient_table(model).to_pylist(), self._coefficient_errors(model)
         return Coefficients(
             tuple(
                 Coefficient(
@@ -325,10 +294,10 @@ class LinearScores(Scores):
                     line["value"],
                     line["coefficient"],
                     std,
-                    str(line["class"]) if "class" in line else "",
+                    str(line.get("class", "")),
                     own,
                 )
-                for line, std, own in lines
+                for line, std, own in zip(lines, stds, per * self.n_outputs, strict=True)
             )
         )
 
@@ -394,6 +363,7 @@ class LinearScores(Scores):
         moments, noise = payload["moments"], payload["noise"]
         if moments is not None:
             need_finite(moments, "scores.moments", (2, len(coordinates)))
+        if moments is not None or noise is not None:
             one_for_all = np.ndim(noise) == 1
             need_finite(noise, "scores.noise", shape[one_for_all:], least=0)
         stages = (
@@ -466,14 +436,6 @@ def _read_terms(payload: dict[str, Any], layout: Layout, n_coordinates: int) -> 
     return terms
 
 
-def _code_of(codes: list[np.ndarray], n_codes: list[int]) -> np.ndarray:
-    """Return the index of one code, or of a pair of codes, in a term."""
-    if len(codes) == 1:
-        return codes[0]
-    pairs: np.ndarray = codes[0].astype(np.int64) * n_codes[1] + codes[1]
-    return pairs
-
-
 def _code_probabilities(
     coordinate: np.ndarray, entry: np.ndarray, moments: np.ndarray
 ) -> np.ndarray:
@@ -496,29 +458,26 @@ def _code_probabilities(
     return even(mass)
 
 
+_PER = {"days": "day", "seconds": "second", "durations": "second", "ordinal": "rank"}
+"""The unit of a coefficient, by the kind of an ordinal, or by what edges count."""
+
+
 def _per(feature: Feature | None) -> str:
-    """Return the unit of a number's coefficient."""
-    match feature:
-        case DateFeature():
-            return "per day" if feature.step == DAY else "per second"
-        case DurationFeature():
-            return "per second"
-        case OrdinalFeature():
-            return "per rank"
-        case BooleanFeature():
-            return "is true"
-        case _:
-            return "per 1"
+    """Return what a coefficient of a number, date, duration, ordinal or boolean is for."""
+    if not isinstance(feature, OrderedFeature):
+        return "per 1"
+    if feature.kind == "boolean":
+        return "is true"
+    return f"per {_PER.get(feature.kind if feature.labels else feature.counted_in, '1')}"
 
 
 def loss_curve(model: ModelView, X: Any, y: Any) -> np.ndarray:
     """Return the mean loss on public rows after each round; see the estimator's method."""
     scores, target = model.scores, model.domain.target
     assert isinstance(scores, LinearScores)
-    task = "classes" if isinstance(target, ClassTarget) else "number"
-    loss = loss_of(task, model.privacy.parameters["loss"])
+    loss = loss_of(target.task, model.privacy.parameters["loss"])
     table, roles = open_source(replace(model.domain, unit=None), X, y, None)
-    total, rows = np.zeros(scores.n_stages), 0
+    total, rows = np.zeros(0 if scores.stages is None else len(scores.stages)), 0
     for batch in table.batches([*model.domain.feature_names, roles.target], BLOCK_ROWS):
         label, start = target.code(batch[roles.target])
         known = label != UNKNOWN_LABEL

@@ -1,38 +1,37 @@
-"""`Model`: a trained model, from the codes of rows to scores, predictions and explanations.
+"""`Model`: a trained model, its predictions and explanations, and its file.
 
-Model files: one file of JSON and plain arrays. Loading runs no code.
-
-A file holds released values and public facts: no time, host, backend, seed or key. Every part is
-checked against the domain in the same file, so that no file can make a model read foreign memory.
+A file is JSON and plain arrays, and loading it runs no code. It holds released values and public
+facts: no time, host, backend, seed or key. Every part is checked against the domain in the same
+file, so that no file can make a model read foreign memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import MethodType
+from typing import Any, NoReturn, Self
 
 import numpy as np
 import pyarrow as pa
 from scipy.special import expit, log_expit, softmax
-from sklearn.utils.metaestimators import available_if
 
 from privboost._core import codec
 from privboost._core.errors import DomainError, ModelFileError
 from privboost._core.files import UNREADABLE, FileKind, write_file
 from privboost._core.grid import FULL_RANGE, SCORE_STEPS
 from privboost._core.pickling import DeclaredState
+from privboost._core.warnings import warn_of_exact_score
 from privboost.data.domain import Domain
 from privboost.data.encoding import Encoder
-from privboost.data.features import ClassTarget, Target
 from privboost.data.rows import Codes
+from privboost.data.targets import ClassTarget, Target
 from privboost.distributed.frames import accepts_remote_frames, is_remote
 from privboost.explanations.explanation import Explanation, LocalExplanation
 from privboost.explanations.terms import Finding
 from privboost.models.additive import AdditiveScores
 from privboost.models.checks import (
-    count_outputs,
     need,
     need_keys,
     need_list,
@@ -46,13 +45,12 @@ from privboost.models.findings import find
 from privboost.models.interactions import InteractionScores
 from privboost.models.linear import LinearScores
 from privboost.models.scores import NO_ERRORS, Scores
-from privboost.models.sklearn_compatibility import TrainedModel
 from privboost.models.trees import MarginScores, TreeScores
 from privboost.models.votes import CalibratedVotes, VoteScores
 from privboost.reports.report import PrivacyReport
 
 
-def _need_log_odds(model: Model) -> bool:
+def _need_log_odds(model: Model) -> None:
     """Raise AttributeError unless scores are log-odds."""
     if not isinstance(model.domain.target, ClassTarget):
         raise AttributeError("predict_proba: the target is a number")
@@ -60,11 +58,26 @@ def _need_log_odds(model: Model) -> bool:
         raise AttributeError(
             "predict_proba: the scores of this model are not log-odds; see decision_function"
         )
-    return True
+
+
+class _WhereLogOdds:
+    """A method that a model has only where scores are log-odds.
+
+    As scikit-learn's `available_if`; but a model can be loaded without importing scikit-learn.
+    """
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self._method = method
+
+    def __get__(self, model: Model | None, owner: type | None = None) -> Callable[..., Any]:
+        if model is None:
+            return self._method
+        _need_log_odds(model)
+        return MethodType(self._method, model)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Model(DeclaredState, TrainedModel):
+class Model(DeclaredState):
     """A trained model, which predicts from any table with the domain's features.
 
     It holds released values only. scikit-learn's tools accept it as a fitted estimator (`score`,
@@ -170,7 +183,7 @@ class Model(DeclaredState, TrainedModel):
         """
         if not return_std:
             return self._by_row(self.encoder.map_codes(data, self.scores.scores, n_jobs), np.int32)
-        if not self.has_errors:
+        if not self.scores.has_errors:
             raise AttributeError(NO_ERRORS)
 
         def score(codes: Codes) -> tuple[np.ndarray, np.ndarray]:
@@ -188,20 +201,13 @@ class Model(DeclaredState, TrainedModel):
         joined: np.ndarray = np.concatenate([empty, *blocks], axis=1) / SCORE_STEPS
         return joined[0] if len(joined) == 1 else joined.T
 
-    @property
-    def has_errors(self) -> bool:
-        """Whether the standard errors of scores are known."""
-        return self.scores.has_errors
-
     def staged_decision_function(self, data: Any) -> Iterator[np.ndarray]:
         """Yield the scores after each update of training; the last are `decision_function`'s."""
         blocks = list(self.encoder.feature_codes(data))
-        stages = [self.scores.staged_scores(codes) for codes in blocks]
-        for stage in zip(*stages, strict=True):
-            scores = np.concatenate(stage, axis=1) / SCORE_STEPS
-            yield scores[0] if len(scores) == 1 else scores.T
+        for stage in zip(*map(self.scores.staged_scores, blocks), strict=True):
+            yield self._by_row(list(stage), np.int32)
 
-    @available_if(_need_log_odds)
+    @_WhereLogOdds
     @accepts_remote_frames
     def predict_proba(self, data: Any, return_std: bool = False, n_jobs: int | None = None) -> Any:
         """Return class probabilities, in the order of `classes`.
@@ -436,11 +442,83 @@ class Model(DeclaredState, TrainedModel):
 
     def save(self, path: str | Path) -> None:
         """Write the model to a file (see `load_model`)."""
-
         save_model(self, path)
 
+    # scikit-learn's tools accept a model as a fitted estimator without parameters.
 
-_EXPORTS = (".onnx", ".sql")
+    @property
+    def classes_(self) -> np.ndarray:
+        """Sorted class labels."""
+        return self.classes
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of features."""
+        return len(self.domain.features)
+
+    @property
+    def feature_names_in_(self) -> np.ndarray:
+        """Names of the features."""
+        return np.array(self.domain.feature_names, dtype=object)
+
+    def fit(self, X: Any, y: Any = None, **more: Any) -> NoReturn:
+        """Raise TypeError: tools that fit, such as cross-validation, need an estimator."""
+        raise TypeError(
+            "fit: a trained model cannot be trained again: fit an estimator instead; to pass the "
+            "model as it is to a tool that fits, wrap it in sklearn.frozen.FrozenEstimator"
+        )
+
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, *, public_rows: bool = False
+    ) -> float:
+        """Return the exact accuracy, or R² of a number, on rows that must be public.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As scikit-learn's estimators take them.
+        public_rows : bool
+            Declares that every row is public; without it, a PrivacyWarning is issued.
+
+        Privacy
+        -------
+        None: the score is exact. For private rows use `privboost.evaluate`.
+        """
+        from sklearn.metrics import accuracy_score, r2_score
+
+        warn_of_exact_score(public_rows)
+        measure = accuracy_score if isinstance(self.domain.target, ClassTarget) else r2_score
+        return float(measure(y, self.predict(X), sample_weight=sample_weight))
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return an empty dict: a trained model has no parameters."""
+        return {}
+
+    def set_params(self, **parameters: Any) -> Self:
+        """Refuse any parameter: a trained model has none."""
+        if parameters:
+            raise ValueError("set_params: a trained model has no parameters")
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __sklearn_clone__(self) -> Self:
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import ClassifierTags, InputTags, RegressorTags, Tags, TargetTags
+
+        classes = isinstance(self.domain.target, ClassTarget)
+        return Tags(
+            estimator_type="classifier" if classes else "regressor",
+            target_tags=TargetTags(required=False),
+            classifier_tags=ClassifierTags() if classes else None,
+            regressor_tags=None if classes else RegressorTags(),
+            input_tags=InputTags(allow_nan=True, categorical=True, string=True),
+        )
+
+
 MODEL_FILE = FileKind(b"PRIVBST", 2, "a privboost model file")
 _MAGIC = b"PVBMODEL"
 _KINDS: dict[str, type[Scores]] = {
@@ -503,10 +581,7 @@ def load_model(path: str | Path) -> Model:
         raise IsADirectoryError(f"{path} is a folder: name the file that save wrote")
     if not path.exists():
         raise FileNotFoundError(f"No such file: {path}; name the one that save wrote")
-    data = path.read_bytes()
-    if path.suffix.lower() in _EXPORTS and not data.startswith(MODEL_FILE.name):
-        raise ModelFileError(f"{path} is an export, for other programs: name what save wrote")
-    return read_model(data, str(path))
+    return read_model(path.read_bytes(), str(path))
 
 
 def read_model(data: bytes | memoryview, path: str) -> Model:
@@ -530,7 +605,7 @@ def _read(payload: Any) -> Model:
     need(kind in _KINDS, "kind", f"one of {', '.join(_KINDS)} is needed")
     fits = isinstance(target, ClassTarget) or not _KINDS[kind].needs_classes
     need(fits, "kind", f"{kind} need classes")
-    scores = _KINDS[kind].from_payload(payload["scores"], encoder.layout, count_outputs(target))
+    scores = _KINDS[kind].from_payload(payload["scores"], encoder.layout, target.n_outputs)
     return Model(encoder, scores, read_report(payload["privacy"]), _read_span(span, target))
 
 

@@ -1,18 +1,11 @@
-"""Noisy row counts: a released count with the standard deviation of its noise.
-
-Rows and noise that are drawn from released values, for importances and their errors.
-
-Scores of any kind as one sum: a start, tables of features and pairs, and trees.
-
-`Scores`: the protocol of every kind of score, from prediction to explanation and export.
-"""
+"""`Scores`: what every kind of score does, from prediction to explanation and export."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import fields
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -25,14 +18,27 @@ from privboost.data.encoding import Encoder
 from privboost.data.rows import Codes, Layout
 from privboost.explanations.explanation import Explanation
 from privboost.explanations.terms import Coefficients, Finding, VoteSummary
-from privboost.models.checks import need_finite
+from privboost.models.parts import ScoreParts
 from privboost.randomness.keystream import fixed_generator
 from privboost.reports.report import PrivacyReport
-from privboost.trees.tree import Tree, find_leaves
+
+N_ROWS = 1024
+"""The number of rows drawn for importances."""
+
+N_DRAWS = 20
+"""The number of noise draws for the errors of importances."""
+
+MORE_NOISE = 2**0.5
+"""The factor by which noise grows where it is drawn once more on top of released values."""
+
+VOTES = "votes"
+NO_MASS = "feature_importances: this model does not hold what was released about its rows"
+NO_ERRORS = "standard errors: this model does not hold how far noise moved it"
+_INT32 = np.iinfo(np.int32)
 
 
 def pool_counts(counts: Sequence[float] | np.ndarray, deviation: float) -> np.ndarray:
-    """Return the mean of released counts of the same rows, and its standard deviation.
+    """Return the mean of noisy counts of the same rows, and its standard deviation.
 
     Parameters
     ----------
@@ -42,36 +48,6 @@ def pool_counts(counts: Sequence[float] | np.ndarray, deviation: float) -> np.nd
         The standard deviation of the noise of each count.
     """
     return np.array([np.mean(counts), deviation / math.sqrt(len(counts))])
-
-
-def read_row_count(payload: dict[str, Any]) -> np.ndarray | None:
-    """Return the noisy row count of a model file, or None for files of earlier versions."""
-    if "rows" not in payload:
-        return None
-    rows = need_finite(payload["rows"], "scores.rows", (2,))
-    need_finite(rows[1:], "scores.rows", (1,), least=0)
-    return rows
-
-
-def as_counts(rows: np.ndarray | None) -> Iterator[tuple[float, float]]:
-    """Yield a noisy row count and its standard deviation, if there is one."""
-    if rows is not None:
-        count, error = rows.tolist()
-        yield count, error
-
-
-N_ROWS = 1024
-"""The number of rows drawn."""
-
-N_DRAWS = 20
-"""The number of noise draws for the errors of importances."""
-
-MORE_NOISE = 2**0.5
-"""The factor by which noise grows where it is drawn once more on top of released values."""
-
-_INT32 = np.iinfo(np.int32)
-NO_MASS = "feature_importances: this model does not hold what was released about its rows"
-NO_ERRORS = "standard errors: this model does not hold how far noise moved it"
 
 
 def add_noise(values: np.ndarray, noise: np.ndarray, generator: np.random.Generator) -> np.ndarray:
@@ -86,16 +62,9 @@ def on_grid(steps: np.ndarray) -> np.ndarray:
 
 
 def draw_rows(probabilities: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Draw rows with independent features, and as many other rows.
+    """Draw rows with independent features, by the probabilities of codes, and as many other rows.
 
-    Parameters
-    ----------
-    probabilities : sequence of float arrays
-        For each feature the probability of each code.
-
-    Returns
-    -------
-    rows, others : uint16 arrays of shape (features, rows)
+    Both are uint16 arrays of shape (features, rows).
     """
     generator = fixed_generator()
     middles = (np.arange(N_ROWS) + 0.5) / N_ROWS
@@ -115,191 +84,35 @@ def even(mass: np.ndarray) -> np.ndarray:
     return mass / total if total > 0 else np.full(len(mass), 1 / len(mass))
 
 
-@dataclass(frozen=True, eq=False)
-class JointTable:
-    """The joint effect of two features.
-
-    Attributes
-    ----------
-    features : (int, int)
-        The indices of the two features.
-    cell_of : tuple of int arrays
-        For each of the two the cell of each code.
-    values : int array of shape (outputs, cells of the first, cells of the second)
-        In score steps.
-    output : int or None
-        The only output with values other than 0, where there is one.
-    noise : float array of shape (cells of the first, cells of the second), or None
-        The standard deviation of that output's values, where it is known.
-    """
-
-    features: tuple[int, int]
-    cell_of: tuple[np.ndarray, np.ndarray]
-    values: np.ndarray
-    output: int | None = None
-    noise: np.ndarray | None = None
-
-    def of(self, codes: Codes) -> np.ndarray:
-        """Return the effect on rows: shape (outputs, rows)."""
-        own, other = (
-            cells[codes.column(feature)]
-            for feature, cells in zip(self.features, self.cell_of, strict=True)
-        )
-        found: np.ndarray = self.values[:, own, other]
-        return found
-
-    def cell_probabilities(self, by_code: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the probabilities of both features' cells, from those of all features' codes."""
-        first, second = (
-            np.bincount(cells, by_code[feature], size)
-            for feature, cells, size in zip(
-                self.features, self.cell_of, self.values.shape[1:], strict=True
-            )
-        )
-        return first, second
-
-    def mean(self, by_code: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the mean effect: shape (outputs,)."""
-        first, second = self.cell_probabilities(by_code)
-        found: np.ndarray = self.values @ second @ first
-        return found
-
-
-@dataclass(frozen=True, eq=False)
-class JointTree:
-    """A tree of a model with its values.
-
-    Attributes
-    ----------
-    number : int
-        The index among all trees of the model.
-    tree : Tree
-        The splits.
-    values : int array of shape (outputs, leaves)
-        In score steps.
-    mass, noise : arrays of the same shape, or None
-        The noisy count of its leaves, and the standard deviation of its values; see `Forest`.
-    """
-
-    number: int
-    tree: Tree
-    values: np.ndarray
-    mass: np.ndarray | None
-    noise: np.ndarray | None
-
-    def of(self, codes: Codes) -> np.ndarray:
-        """Return the effect on rows: shape (outputs, rows)."""
-        found: np.ndarray = self.values[:, find_leaves(codes, self.tree)]
-        return found
-
-
-@dataclass(frozen=True, eq=False)
-class ScoreParts:
-    """All terms that add up to a row's score, on the score grid.
-
-    Attributes
-    ----------
-    start : int array of shape (outputs,)
-        The constant term.
-    tables : tuple of int arrays
-        For each feature the effect of its codes, of shape (outputs, codes).
-    pairs : tuple of JointTable
-        The joint effects of two features.
-    trees : tuple of JointTree
-        Trees that are in no table.
-    noise : tuple of float arrays, or None
-        The standard deviation of the values in `tables`; None where it is unknown.
-    """
-
-    start: np.ndarray
-    tables: tuple[np.ndarray, ...]
-    pairs: tuple[JointTable, ...] = ()
-    trees: tuple[JointTree, ...] = ()
-    noise: tuple[np.ndarray, ...] | None = None
-
-    @property
-    def n_outputs(self) -> int:
-        """The number of scores of a row."""
-        return len(self.start)
-
-    def centred(self, probabilities: Sequence[np.ndarray]) -> ScoreParts:
-        """Return the same sum with tables and pairs whose mean effect is 0.
-
-        Their means move to the start in whole steps, so that every score stays the same to the
-        last bit.
-
-        Parameters
-        ----------
-        probabilities : sequence of float arrays
-            For each feature the probability of each code.
-        """
-        start = self.start.astype(np.int64)
-        tables, pairs = [], []
-        for table, own in zip(self.tables, probabilities, strict=True):
-            level = np.rint(table @ own).astype(np.int64)
-            start += level
-            tables.append(table - level[:, None])
-        for pair in self.pairs:
-            level = np.rint(pair.mean(probabilities)).astype(np.int64)
-            start += level
-            pairs.append(replace(pair, values=pair.values - level[:, None, None]))
-        return replace(self, start=start, tables=tuple(tables), pairs=tuple(pairs))
-
-    def contributions(self, codes: Codes) -> np.ndarray:
-        """Return the effects of features, pairs and trees: int64 of shape (terms, outputs, rows).
-
-        All trees together are one term, the last.
-        """
-        own = [table[:, codes.column(k)].astype(np.int64) for k, table in enumerate(self.tables)]
-        own += [pair.of(codes) for pair in self.pairs]
-        if self.trees:
-            total = np.zeros((self.n_outputs, len(codes)), dtype=np.int64)
-            for tree in self.trees:
-                total += tree.of(codes)
-            own.append(total)
-        return np.stack(own)
-
-
-VOTES = "votes"
+def make_read_only(record: Any) -> None:
+    """Make the arrays of a dataclass, and those in its tuples, read-only."""
+    for field in fields(record):
+        value = getattr(record, field.name)
+        for array in value if isinstance(value, tuple) else (value,):
+            if isinstance(array, np.ndarray):
+                array.flags.writeable = False
 
 
 class ModelView(Protocol):
     """The parts of a `Model` that its scores read to describe themselves; see there."""
 
     @property
-    def encoder(self) -> Encoder:
-        """The domain and the edges of its bins."""
-
+    def encoder(self) -> Encoder: ...
     @property
-    def domain(self) -> Domain:
-        """The domain."""
-
+    def domain(self) -> Domain: ...
     @property
-    def scores(self) -> Scores:
-        """The scores."""
-
+    def scores(self) -> Scores: ...
     @property
-    def privacy(self) -> PrivacyReport:
-        """The privacy report."""
-
+    def privacy(self) -> PrivacyReport: ...
     @property
-    def span(self) -> tuple[int, int]:
-        """The clipping range of a numeric target."""
-
+    def span(self) -> tuple[int, int]: ...
     @property
-    def classes(self) -> np.ndarray:
-        """The classes in their order."""
-
+    def classes(self) -> np.ndarray: ...
     @property
-    def middle_and_half(self) -> tuple[float, float]:
-        """The target at a score of 0, and its change for a score of 1."""
-
+    def middle_and_half(self) -> tuple[float, float]: ...
     @property
-    def bounds(self) -> tuple[float, float]:
-        """The bounds of predictions of a number."""
-
-    def explain_global(self) -> Explanation:
-        """Explain the model."""
+    def bounds(self) -> tuple[float, float]: ...
+    def explain_global(self) -> Explanation: ...
 
 
 class Scores(DeclaredState, ABC):
@@ -315,6 +128,8 @@ class Scores(DeclaredState, ABC):
         The name of the kind in model files.
     log_odds : bool
         Whether scores are log-odds.
+    rows : float64 array of shape (2,), or None
+        The noisy row count and its standard deviation.
     staged_log_odds : bool
         Whether the scores of every stage are log-odds, if those of the last are.
     needs_classes : bool
@@ -329,6 +144,7 @@ class Scores(DeclaredState, ABC):
 
     kind: str
     log_odds: bool
+    rows: np.ndarray | None
     staged_log_odds: ClassVar[bool] = True
     needs_classes: ClassVar[bool] = False
     has_shapes: ClassVar[bool] = True
@@ -376,7 +192,16 @@ class Scores(DeclaredState, ABC):
 
         There are no rows where no mass was released.
         """
-        return np.zeros((self.n_outputs, 0), dtype=np.int32)
+        try:
+            probabilities = self.code_probabilities()
+        except AttributeError:
+            return np.zeros((self.n_outputs, 0), dtype=np.int32)
+        layout = Layout(tuple(map(len, probabilities)))
+        return self._scores_of_few(Codes.of(layout, draw_rows(probabilities)[0]))
+
+    def _scores_of_few(self, codes: Codes) -> np.ndarray:
+        """Return the scores of a few rows, if possible without kernels that a fit does not need."""
+        return self.scores(codes)
 
     @abstractmethod
     def parts(self) -> ScoreParts:
@@ -406,10 +231,7 @@ class Scores(DeclaredState, ABC):
     def code_probabilities(self) -> tuple[np.ndarray, ...]:
         """Return for each feature the probability of each code, from noisy counts.
 
-        Raises
-        ------
-        AttributeError
-            Where no mass or no noise is known.
+        Raises AttributeError where no mass or no noise is known.
         """
 
     @abstractmethod
@@ -418,21 +240,16 @@ class Scores(DeclaredState, ABC):
     ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """Yield the change of scores where one feature takes another row's code.
 
-        One feature at a time, since all at once would take far more memory than the model.
-
-        Parameters
-        ----------
-        rows, others : uint16 arrays of shape (features, rows)
-            The codes of each row, and the codes that replace them.
+        One feature at a time, since all at once would take far more memory than the model. `rows`
+        and `others` are uint16 arrays of shape (features, rows): the codes of each row, and the
+        codes that replace them.
 
         Yields
         ------
         feature : int
             The feature; those that are left out change nothing.
-        change : array of shape (outputs, rows)
-            The change, in score steps.
-        variance : array of the same shape, or (1, rows)
-            The variance that noise alone gives to the change.
+        change, variance : arrays of shape (outputs, rows)
+            The change, in score steps, and the variance that noise alone gives to it.
         """
 
     def importances(self, drawn: tuple[np.ndarray, np.ndarray] | None = None) -> np.ndarray:
@@ -441,17 +258,8 @@ class Scores(DeclaredState, ABC):
         A share is half the mean square of the change of a score where the feature takes another
         value that occurs (the variance due to the feature, alone and with others), less the part
         due to noise, and at least 0; shares add up to 1, or are all 0. Rows are drawn from
-        `code_probabilities`, so that no row of a table is needed, and no privacy is spent.
-
-        Parameters
-        ----------
-        drawn : tuple of two arrays, optional
-            Rows of `draw_rows(self.code_probabilities())`, where the caller has them.
-
-        Raises
-        ------
-        AttributeError
-            Where released values do not say how many rows have which value.
+        `code_probabilities`, so that no row of a table is needed, and no privacy is spent; a caller
+        who has drawn them already passes them as `drawn`.
         """
         rows, others = drawn or draw_rows(self.code_probabilities())
         moved = np.zeros(len(rows))
@@ -472,7 +280,9 @@ class Scores(DeclaredState, ABC):
 
     def row_counts(self) -> Iterator[tuple[float, float]]:
         """Yield noisy counts of all rows, each with its standard error."""
-        yield from ()
+        if self.rows is not None:
+            count, error = self.rows.tolist()
+            yield count, error
 
     def least_rows(self) -> float | None:
         """Return about how many rows there are at least, if known: a row's mass is at most 1."""
@@ -487,15 +297,7 @@ class Scores(DeclaredState, ABC):
         return None
 
     def findings(self, model: ModelView, rows: Codes | None) -> Iterator[Finding]:
-        """Yield findings about this kind of score.
-
-        Parameters
-        ----------
-        model : ModelView
-            The model of these scores.
-        rows : Codes or None
-            Rows drawn from noisy counts, if any was released.
-        """
+        """Yield findings about this kind of score; `rows` are drawn from noisy counts, if any."""
         yield from ()
 
     def to_text(self, model: ModelView, most_trees: int | None = None) -> str:

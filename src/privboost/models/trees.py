@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any, ClassVar, Self
@@ -13,11 +13,10 @@ import numpy as np
 
 from privboost._core.checks import in_quotes, listed
 from privboost._core.grid import SCORE_STEPS
-from privboost._core.pickling import DeclaredState
 from privboost.data.encoding import Encoder
-from privboost.data.features import CategoricalFeature, ClassTarget
-from privboost.data.ordered_features import BooleanFeature
+from privboost.data.features import BooleanFeature, CategoricalFeature
 from privboost.data.rows import Codes, Layout
+from privboost.data.targets import ClassTarget
 from privboost.engine import kernels
 from privboost.models import kernels as tree_kernels
 from privboost.models.checks import (
@@ -27,25 +26,13 @@ from privboost.models.checks import (
     need_keys,
     need_list,
     need_scores,
+    read_row_count,
     within_grid,
 )
-from privboost.models.scores import (
-    MORE_NOISE,
-    NO_MASS,
-    JointTree,
-    ModelView,
-    ScoreParts,
-    Scores,
-    add_noise,
-    as_counts,
-    draw_rows,
-    even,
-    on_grid,
-    read_row_count,
-)
-from privboost.models.unique_splits import Batch, batches_of
-from privboost.trees.kernels import FEWEST_ROWS
-from privboost.trees.tree import MAX_DEPTH, Tree, find_leaves
+from privboost.models.forest import Forest
+from privboost.models.parts import JointTree, ScoreParts
+from privboost.models.scores import ModelView, Scores, even
+from privboost.trees.tree import Tree, find_leaves
 
 _MOST_FEATURES = 2**16
 """The largest number of features that nodes can refer to."""
@@ -58,185 +45,6 @@ _ITERATIONS = 10
 
 _ENOUGH_TREES = 10
 """The number of trees from which on the noise of their totals is estimated from the totals."""
-
-
-@dataclass(frozen=True, eq=False)
-class Forest(DeclaredState):
-    """Trees of one depth as arrays, as in a model file.
-
-    Attributes
-    ----------
-    feature : uint16 array of shape (trees, nodes)
-        The feature of each node.
-    goes_right : uint8 array of shape (trees, nodes, ⌈codes/8⌉)
-        The split bitmask of each node: one bit a code.
-    values : int32 array of shape (trees, outputs, leaves)
-        The released values, in score steps.
-    mass : int32 array of shape (trees, outputs, leaves), or None
-        The noisy count of each leaf; noise may leave it below 0.
-    noise : int32 array of shape (trees, outputs, leaves), or None
-        The standard deviation that noise alone gives to each value, in score steps.
-    """
-
-    feature: np.ndarray
-    goes_right: np.ndarray
-    values: np.ndarray
-    mass: np.ndarray | None = None
-    noise: np.ndarray | None = None
-
-    @classmethod
-    def of(
-        cls,
-        trees: Sequence[Tree],
-        values: Sequence[np.ndarray],
-        mass: np.ndarray | None = None,
-        noise: np.ndarray | None = None,
-    ) -> Forest:
-        """Return a forest of trees of one depth, with values of shape (outputs, leaves) each."""
-        width = max(tree.goes_right.shape[1] for tree in trees)
-        bits = np.zeros((len(trees), len(trees[0].feature), -(-width // 8)), dtype=np.uint8)
-        for packed, tree in zip(bits, trees, strict=True):
-            own = np.packbits(tree.goes_right, axis=1, bitorder="little")
-            packed[:, : own.shape[1]] = own
-        return cls(
-            np.stack([tree.feature for tree in trees]),
-            bits,
-            np.stack(values),
-            mass,
-            None if noise is None else on_grid(noise),
-        )
-
-    def __post_init__(self) -> None:
-        for array in (self.feature, self.goes_right, self.values, self.mass, self.noise):
-            if array is not None:
-                array.flags.writeable = False
-
-    def __len__(self) -> int:
-        return len(self.feature)
-
-    def tree(self, number: int) -> Tree:
-        """Return one tree."""
-        goes_right = np.unpackbits(self.goes_right[number], axis=1, bitorder="little")
-        return Tree(self.feature[number], goes_right)
-
-    @cached_property
-    def joins(self) -> np.ndarray:
-        """Whether each tree splits on several features, or on none."""
-        several = (self.feature != self.feature[:, :1]).any(axis=1)
-        joins: np.ndarray = several | (self.feature.shape[1] == 0)
-        return joins
-
-    def reach_of_missing(
-        self, n_codes: np.ndarray
-    ) -> Iterator[tuple[int, tuple[np.ndarray, np.ndarray]]]:
-        """Yield each feature of the trees with the leaves that its missing values can reach.
-
-        Two boolean arrays of shape (trees, leaves): whether a node above the leaf splits on the
-        feature, and whether one of them sends missing values to the other side.
-        """
-        feature = self.feature.astype(np.int64)
-        last = n_codes[feature] - 1
-        packed = np.take_along_axis(self.goes_right, (last // 8)[..., None], axis=2)[..., 0]
-        missing_side = (packed >> (last % 8)) & 1
-        leaves = np.arange(self.values.shape[2])
-        depth = len(leaves).bit_length() - 1
-        levels = range(depth)
-        # The nodes above each leaf, and the side of them on which it lies.
-        nodes = np.stack([2**level - 1 + (leaves >> (depth - level)) for level in levels], axis=-1)
-        sides = np.stack([(leaves >> (depth - level - 1)) & 1 for level in levels], axis=-1)
-        above, parted = feature[:, nodes], missing_side[:, nodes] != sides
-        for own in np.unique(feature).tolist():
-            here = above == own
-            yield own, (here.any(axis=2), (here & parted).any(axis=2))
-
-    def add_joint(self, codes: Codes, scores: np.ndarray) -> None:
-        """Add the values of trees of several features to scores of shape (outputs, rows)."""
-        feature, goes_right, values = self._joint
-        if len(codes) >= FEWEST_ROWS and feature.size:
-            for batch in self._batches:
-                batch.add(codes, feature, goes_right, values, scores)
-            return
-        slots = codes.layout.slot_array[feature]
-        whole = (slots, goes_right, values)
-        tree_kernels.add_trees_by_row(codes.narrow, codes.wide, *whole, scores)
-
-    @cached_property
-    def _joint(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The arrays of trees of several features."""
-        if self.joins.all():
-            return self.feature, self.goes_right, self.values
-        return self.feature[self.joins], self.goes_right[self.joins], self.values[self.joins]
-
-    @cached_property
-    def _batches(self) -> list[Batch]:
-        """The same trees in batches by their unique splits."""
-        feature, goes_right, _ = self._joint
-        return list(batches_of(feature, goes_right))
-
-    def mass_below(self, number: int) -> np.ndarray:
-        """Return the noisy counts below each node of a tree, leaves last."""
-        if self.mass is None:
-            raise AttributeError(NO_MASS)
-        levels = [self.mass[number].sum(axis=0, dtype=np.float64)]
-        while len(levels[0]) > 1:
-            levels.insert(0, levels[0].reshape(-1, 2).sum(axis=1))
-        return np.concatenate(levels)
-
-    @property
-    def all_noise(self) -> np.ndarray:
-        """The standard deviation of values, of shape (trees, outputs, leaves), as floats."""
-        if self.noise is None:
-            raise AttributeError(NO_MASS)
-        noise: np.ndarray = self.noise.astype(np.float64)
-        return noise
-
-    def add_variances(self, codes: Codes, total: np.ndarray) -> None:
-        """Add the variance that noise gives to the scores of rows to a total of their shape."""
-        for number, noise in enumerate(self.all_noise):
-            total += (noise**2)[:, find_leaves(codes, self.tree(number))]
-
-    def with_more_noise(self, generator: np.random.Generator) -> Forest:
-        """Return the same trees with noise drawn once more on top."""
-        if self.noise is None:
-            raise AttributeError(NO_MASS)
-        values = add_noise(self.values, self.noise, generator)
-        return replace(self, values=values, noise=on_grid(MORE_NOISE * self.noise))
-
-    def scaled(self, slope: np.ndarray) -> Forest:
-        """Return the same trees with values and noise times the slope of each output."""
-        by_leaf = slope[:, None]
-        noise = None if self.noise is None else on_grid(self.noise * by_leaf)
-        return replace(self, values=np.rint(self.values * by_leaf).astype(np.int32), noise=noise)
-
-    def to_payload(self) -> dict[str, np.ndarray]:
-        """Return the content of a model file."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    @classmethod
-    def from_payload(cls, payload: Any, layout: Layout, n_outputs: int) -> Forest:
-        """Return checked trees from the content of a model file."""
-        place = "scores.forests"
-        payload = need_keys(payload, place, {field.name for field in fields(cls)})
-        last = len(layout.n_codes) - 1
-        feature = need_array(
-            payload["feature"], f"{place}.feature", np.uint16, (None, None), 0, last
-        )
-        count, nodes = feature.shape
-        complete = count > 0 and nodes & (nodes + 1) == 0 and nodes < 2**MAX_DEPTH
-        need(complete, f"{place}.feature", f"complete trees of depth {MAX_DEPTH} at most")
-        shape = (count, n_outputs, nodes + 1)
-        values = need_array(payload["values"], f"{place}.values", np.int32, shape)
-        bits = payload["goes_right"]
-        need_array(bits, f"{place}.goes_right", np.uint8, (count, nodes, None))
-        n_codes = np.array(layout.n_codes)
-        seen = n_codes[feature].max() if feature.size else 0
-        fits = seen <= 8 * bits.shape[2] < n_codes.max() + 8
-        need(fits, f"{place}.goes_right", "a bit for each code of the features is needed")
-        mass, noise = payload["mass"], payload["noise"]
-        if mass is not None:
-            need_array(mass, f"{place}.mass", np.int32, shape)
-            need_array(noise, f"{place}.noise", np.int32, shape, 0)
-        return cls(feature, bits, values, mass, noise)
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,8 +61,6 @@ class TreeScores(Scores):
         The number of trees of each update: the stages of training.
     n_codes : int array
         The number of codes of each feature.
-    rows : float64 array of shape (2,), or None
-        The noisy row count and its standard deviation.
     """
 
     kind = "trees"
@@ -306,8 +112,10 @@ class TreeScores(Scores):
         scores = np.repeat(self.start[:, None], len(codes), axis=1)
         trees = self.trees()
         for count in self.updates:
-            for _ in range(count):
-                _add(codes, *next(trees), scores)
+            for tree, values in islice(trees, int(count)):
+                leaf = find_leaves(codes, tree)
+                for output, value_of in enumerate(values):
+                    kernels.add_values(leaf, value_of, scores[output])
             yield scores
 
     @cached_property
@@ -321,12 +129,6 @@ class TreeScores(Scores):
                 own = forest.values[number][:, leaves]
                 tables[feature] = tables.get(feature, np.zeros_like(own)) + own
         return tables
-
-    def typical(self) -> np.ndarray:
-        layout = Layout(tuple(self.n_codes.tolist()))
-        if any(forest.mass is None for forest in self.forests):
-            return self.scores(Codes.empty(layout, 0))
-        return self.scores(Codes.of(layout, draw_rows(self.code_probabilities())[0]))
 
     @property
     def largest(self) -> np.ndarray:
@@ -444,26 +246,25 @@ class TreeScores(Scores):
 
         In a stream the trees of later batches hold the mass of later rows.
         """
-        yield from as_counts(self.rows)
-        totals = self._total_masses()
-        if totals is not None and len(totals) >= _ENOUGH_TREES:
-            yield float(totals.mean()), float(np.linalg.norm(_error(totals))) / totals.shape[1]
+        yield from super().row_counts()
+        if (found := self._mean_masses()) is not None:
+            means, errors = found
+            yield float(means.mean()), float(np.linalg.norm(errors)) / len(means)
 
     def least_rows(self) -> float | None:
-        totals = self._total_masses()
-        if totals is None or len(totals) < _ENOUGH_TREES:
-            return None
-        return float((totals.mean(axis=0) - 2 * _error(totals)).max())
+        found = self._mean_masses()
+        return None if found is None else float((found[0] - 2 * found[1]).max())
 
-    def _total_masses(self) -> np.ndarray | None:
-        """Return the total mass of each tree, of shape (trees, outputs)."""
+    def _mean_masses(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return the mean mass of trees for each output, and its standard error, of many trees."""
         masses = [f.mass.sum(axis=2, dtype=np.float64) for f in self.forests if f.mass is not None]
-        if not masses:
+        if sum(map(len, masses)) < _ENOUGH_TREES:
             return None
         totals = np.concatenate(masses)
         # Where each tree belongs to one output, the other outputs have no mass.
-        alone = totals.shape[1] > 1 and bool(((totals != 0).sum(axis=1) <= 1).all())
-        return totals.sum(axis=1, keepdims=True) if alone else totals
+        if totals.shape[1] > 1 and bool(((totals != 0).sum(axis=1) <= 1).all()):
+            totals = totals.sum(axis=1, keepdims=True)
+        return totals.mean(axis=0), totals.std(axis=0) / math.sqrt(len(totals))
 
     def to_text(self, model: ModelView, most_trees: int | None = None) -> str:
         """Return the trees as conditions and leaf values."""
@@ -524,18 +325,6 @@ class MarginScores(TreeScores):
     kind = "margin trees"
     log_odds = False
     needs_classes: ClassVar[bool] = True
-
-
-def _add(codes: Codes, tree: Tree, values: np.ndarray, scores: np.ndarray) -> None:
-    leaf = find_leaves(codes, tree)
-    for output, value_of in enumerate(values):
-        kernels.add_values(leaf, value_of, scores[output])
-
-
-def _error(totals: np.ndarray) -> np.ndarray:
-    """Return the standard error of the mean of the trees' total masses."""
-    error: np.ndarray = totals.std(axis=0) / math.sqrt(len(totals))
-    return error
 
 
 def _branch(encoder: Encoder, tree: Tree, values: np.ndarray, node: int, depth: int) -> list[str]:

@@ -14,8 +14,10 @@ from privboost._core.grid import SCORE_STEPS, VOTE
 from privboost.data.rows import Codes, Layout
 from privboost.explanations.terms import NO_SIGNAL, WASTED_SHARE, Finding, Rule, VoteSummary
 from privboost.models.checks import need, need_array, need_scores
-from privboost.models.scores import VOTES, ModelView, ScoreParts
-from privboost.models.trees import Forest, TreeScores, conditions
+from privboost.models.forest import Forest
+from privboost.models.parts import ScoreParts
+from privboost.models.scores import VOTES, ModelView
+from privboost.models.trees import TreeScores, conditions
 from privboost.trees.tree import Tree
 
 NO_COUNT = "feature_importances: votes are choices, and no count of rows was released with them"

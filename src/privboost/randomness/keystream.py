@@ -2,11 +2,8 @@
 
 The key comes from the operating system, or from a seed for reproducible runs without a guarantee.
 The key of a child is a keyed hash of its name, so streams of different names are independent. Each
-name can be used once, because a stream used twice would repeat its noise.
-
-Generators for public choices: random trees, bin edges.
-
-They are independent of the rows, and of the noise, which has other keys.
+name can be used once, because a stream used twice would repeat its noise. Generators for public
+choices (random trees, bin edges) are keyed by streams of their own.
 """
 
 from __future__ import annotations

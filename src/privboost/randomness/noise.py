@@ -35,20 +35,11 @@ _WORDS_PER_SAMPLE = 8
 
 
 def discrete_gaussian(sigma: np.ndarray, stream: KeyStream, margin: float = MARGIN) -> np.ndarray:
-    """Draw one exact discrete Gaussian for each scale.
+    """Draw one exact discrete Gaussian (int64) for each scale.
 
-    Parameters
-    ----------
-    sigma : float64 array
-        Scales in grid steps, each from 1 to 2⁴⁴; read as exact dyadic rationals.
-    stream : KeyStream
-        The randomness; the number of words used depends on the draws.
-    margin : float
-        For tests: with a larger margin, more samples are drawn in exact arithmetic.
-
-    Returns
-    -------
-    int64 array
+    Scales lie from 1 to 2⁴⁴ grid steps, and are read as exact dyadic rationals. The number of words
+    used depends on the draws. With a larger margin more samples are drawn in exact arithmetic,
+    which tests use.
     """
     sigma = np.ascontiguousarray(sigma, dtype=np.float64)
     if sigma.size and not (sigma.min() >= 1 and sigma.max() <= MAX_SIGMA):
@@ -57,18 +48,9 @@ def discrete_gaussian(sigma: np.ndarray, stream: KeyStream, margin: float = MARG
 
 
 def discrete_laplace(scale: np.ndarray, stream: KeyStream, margin: float = MARGIN) -> np.ndarray:
-    """Draw one exact discrete Laplace for each scale.
+    """Draw one exact discrete Laplace (int64) for each scale; see `discrete_gaussian`.
 
-    Parameters
-    ----------
-    scale : int64 array
-        Scales t in grid steps, whole numbers from 1 to 2⁴⁴.
-    stream, margin
-        As for `discrete_gaussian`.
-
-    Returns
-    -------
-    int64 array
+    Scales are whole numbers from 1 to 2⁴⁴ grid steps.
     """
     scale = np.asarray(scale)
     if scale.dtype.kind not in "iu":

@@ -1,6 +1,7 @@
-"""Poisson sampling of rows from a keyed stream and their public ids.
+"""Secret random choices that a guarantee rests on: samples of rows, the number of hidden runs.
 
-The random number of runs of a private search: exactly logarithmic, in integer arithmetic.
+Poisson samples are drawn by the rows' public ids, runs of a search from the logarithmic
+distribution; coins are exact, in integer arithmetic.
 """
 
 from __future__ import annotations
@@ -40,21 +41,8 @@ class Sample:
 def bernoulli_mask(stream: KeyStream, ids: np.ndarray | range, rate: float) -> np.ndarray:
     """Draw each row independently with probability `rate`, rounded down to a multiple of 2⁻³².
 
-    Row i has the i-th half word of the stream.
-
-    Parameters
-    ----------
-    stream : KeyStream
-        The stream of one round; it is read by position.
-    ids : uint64 array or range
-        The public ids (or offsets) of the rows: the same id has the same coin in a round, wherever
-        the row is stored.
-    rate : float
-        Above 0, at most 1.
-
-    Returns
-    -------
-    bool array
+    Row i has the i-th half word of the stream of one round: the same public id (or offset) has the
+    same coin in a round, wherever the row is stored.
     """
     if not 0 < rate <= 1:
         raise ValueError("rate must be above 0 and at most 1")
@@ -85,16 +73,9 @@ def mean_runs(gamma: float) -> float:
 
 
 def draw_run_count(stop: int, stream: KeyStream) -> int:
-    """Draw k ≥ 1 with probability proportional to (1 − γ)^k / k.
+    """Draw k ≥ 1 with probability proportional to (1 − γ)^k / k, with γ = stop/2⁶⁴.
 
     A geometric number is accepted with probability 1/k; all coins are exact.
-
-    Parameters
-    ----------
-    stop : int
-        γ, in 2⁻⁶⁴.
-    stream : KeyStream
-        The randomness.
     """
     while True:
         k = 1

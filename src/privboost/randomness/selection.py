@@ -26,18 +26,9 @@ def choose_each(
 ) -> np.ndarray:
     """Draw independent selections, each with P(j) ∝ exp(rate · score_j) among its candidates.
 
-    Parameters
-    ----------
-    scores : int64 array of shape (choices, candidates)
-        The scores.
-    allowed : bool array of the same shape, optional
-        The candidates of each selection: at least one.
-    rate : Fraction
-        At least 0.
-    stream : KeyStream
-        The uniforms, with as many bits as are needed.
-    margin : float
-        For tests: with a larger margin, more selections are drawn in exact arithmetic.
+    Scores and `allowed`, the mask of candidates, have the shape (selections, candidates); each
+    selection has at least one candidate. With a larger margin, which tests use, more selections are
+    drawn in exact arithmetic.
     """
     uniforms = [_Uniform(int(word), stream) for word in stream.words(len(scores))]
     if allowed is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -21,19 +21,19 @@ from privboost._core.progress import Track
 from privboost.accounting.events import Planned
 from privboost.accounting.noisy_sums import GaussianRelease, GramRelease, VectorRelease
 from privboost.data.encoding import Encoder
-from privboost.engine.queries import GRADIENT_COUNT, Bound, GramSums, LinearSums, TreeSums
+from privboost.engine.queries import GRADIENT_COUNT, GramSums, LinearSums, TreeSums
 from privboost.engine.updates import SetLinearScores, SetTerms, Start, UseLoss
-from privboost.losses.base import Loss, LossTable, class_indicator, loss_of, losses_of
+from privboost.losses.base import Loss, class_indicator, loss_of, losses_of
 from privboost.mechanisms.curator import Curator
 from privboost.mechanisms.sensitivity import EIGENVALUE_ROWS, eigenvalue_bound
 from privboost.models.linear import LinearScores
 from privboost.models.scores import pool_counts
-from privboost.recipes.adassp_terms import Design, design
-from privboost.recipes.common.limits import check_bins
+from privboost.recipes.common.candidates import check_bins
+from privboost.recipes.common.coordinates import Design, design
 from privboost.recipes.common.parameters import (
     BY_TASK,
     FLAG,
-    SPAN_DOC,
+    SPAN_SHARE,
     Constraint,
     Parameters,
     count,
@@ -49,8 +49,8 @@ from privboost.recipes.common.plan import (
     Draft,
     Plan,
     Shared,
+    Task,
     at_most_rows,
-    task_of,
 )
 from privboost.recipes.common.probability_calibration import (
     ScoreCells,
@@ -58,7 +58,7 @@ from privboost.recipes.common.probability_calibration import (
     counts_release,
     release_line,
 )
-from privboost.recipes.common.target_range import plan_target_range
+from privboost.recipes.common.start import plan_target_range
 from privboost.trees.tree import stump
 
 COUNT_SHARE = 0.02
@@ -182,9 +182,7 @@ class AdaSSPParameters(Parameters):
         by_task=(0.04, 0.0),
         tasks=("classes",),
     )
-    span_share: float = parameter(
-        BY_TASK, share(or_else=0), SPAN_DOC, by_task=(0.0, 0.05), tasks=("number",)
-    )
+    span_share: float = parameter(BY_TASK, *SPAN_SHARE, by_task=(0.0, 0.05), tasks=("number",))
     bins: int | None = parameter(
         None,
         "int",
@@ -221,29 +219,21 @@ class AdaSSPParameters(Parameters):
         if self.clip_decay ** (self.n_estimators - 1) < 2.0**-10:
             raise ValueError("clip_decay is too small for so many rounds: the clip would vanish")
 
-    @property
-    def balanced(self) -> bool:
-        """Whether the counts of classes are released."""
-        return isinstance(self.class_weight, str)
-
     def clip(self, round_: int) -> float:
         """Return the clip of gradients in a round."""
         return self.gradient_clip * self.clip_decay**round_
 
+    def first_of_tail(self, rounds: int) -> int:
+        """Return the first of so many rounds whose coefficients are averaged."""
+        return rounds - max(1, round(self.tail * rounds))
+
 
 @dataclass(frozen=True, eq=False)
 class AdaSSPPlan(Plan):
-    """Plan of a boosted linear model.
+    """Plan of a boosted linear model: its map from codes to coordinates, and its releases.
 
-    Attributes
-    ----------
-    settings : AdaSSPParameters
-        Parameters of the recipe.
-    design : Design
-        Map from codes to coordinates.
-    gram, gradients, least, counts, scores : events
-        Releases of the matrix, of a round, of the smallest eigenvalue, of class counts and of
-        counts by score and class; the last three may be None.
+    They are those of the matrix, of a round, of the smallest eigenvalue, of class counts and of
+    counts by score and class; the last three may be None.
     """
 
     _hashed: ClassVar[tuple[str, ...]] = (
@@ -290,7 +280,14 @@ def plan_adassp(
 
     `given["class_weight"]` has the weights in the model's order.
     """
-    settings = _read(given, task_of(encoder.domain.target))
+    # The loss decides the learning rate, and whether scores are counted.
+    loss = check_choice("loss", given.get("loss", "squared"), losses_of("classes"))
+    intercept = FLAG.check("intercept", given["intercept"])
+    defaults: dict[str, Any] = {"learning_rate": 4.0 if loss == "logistic" else 1.0}
+    if not (loss == "logistic" and intercept and given.get("class_weight") is None):
+        defaults["calibration_share"] = 0
+    target = Task.of(encoder.domain.target).target
+    settings = AdaSSPParameters.read(given, target, **defaults)
     bins = settings.bins
     coordinates = design(
         encoder,
@@ -302,60 +299,42 @@ def plan_adassp(
     draft = Draft(encoder, weight_bound, budget, given["accountant"])
     if settings.class_weight is not None and draft.task.n_outputs > 1:
         raise ValueError(TWO_CLASSES)
-    _check_calibration(settings, draft, coordinates)
+    check_calibration(settings.calibration_share, target, settings.loss)
+    if settings.calibration_share > 0 and settings.class_weight is not None:
+        raise ValueError(
+            "calibration_share must be 0 with class_weight, which moves scores on purpose"
+        )
+    if settings.calibration_share > 0 and not coordinates.has_intercept:
+        raise ValueError("calibration_share needs an intercept, which takes the shift")
     stages = settings.n_estimators * draft.task.n_outputs * coordinates.terms.n_coordinates
     if settings.keep_stages and stages > _MOST_STAGES:
         raise ValueError("keep_stages: the stages would be too large; lower n_estimators")
     made = draft.share(_wanted(draft, settings, coordinates))
-    return AdaSSPPlan(
-        **made.fields,
-        settings=settings,
-        design=coordinates,
-        gram=made["gram"],
-        gradients=made["gradients"],
-        least=made.get("least"),
-        counts=made.get("counts"),
-        scores=made.get("scores"),
-    )
-
-
-def _read(given: Mapping[str, Any], target: str) -> AdaSSPParameters:
-    """Read the parameters; the loss decides the learning rate, and whether scores are counted."""
-    loss = check_choice("loss", given.get("loss", "squared"), losses_of("classes"))
-    intercept = FLAG.check("intercept", given["intercept"])
-    defaults: dict[str, Any] = {"learning_rate": 4.0 if loss == "logistic" else 1.0}
-    if not (loss == "logistic" and intercept and given.get("class_weight") is None):
-        defaults["calibration_share"] = 0
-    return AdaSSPParameters.read(given, target, **defaults)
-
-
-def _check_calibration(settings: AdaSSPParameters, draft: Draft, coordinates: Design) -> None:
-    """Refuse counts by score where scores cannot be calibrated."""
-    check_calibration(settings.calibration_share, draft.task.target, settings.loss)
-    if settings.calibration_share == 0:
-        return
-    if settings.class_weight is not None:
-        raise ValueError(
-            "calibration_share must be 0 with class_weight, which moves scores on purpose"
-        )
-    if not coordinates.has_intercept:
-        raise ValueError("calibration_share needs an intercept, which takes the shift")
+    fields = made.fields_with("gram", "gradients", "least", "counts", "scores")
+    return AdaSSPPlan(**fields, settings=settings, design=coordinates)
 
 
 def _wanted(draft: Draft, settings: AdaSSPParameters, coordinates: Design) -> list[Shared]:
     """List the releases, each with its share of μ²."""
     products = GramSums.of(coordinates.terms, np.full(2, VECTOR_STEPS))
-    moved = products.bound(draft.contribution)
-    gram = GramRelease("products of all pairs of coordinates", 1.0, **_as_vector(moved))
-    moved = LinearSums.of(coordinates.terms).bound(draft.contribution)
-    gradients = VectorRelease("gradients times coordinates", 1.0, **_as_vector(moved))
-    moved = eigenvalue_bound(products, draft.contribution)
-    least = VectorRelease("the smallest eigenvalue", 1.0, **_as_vector(moved))
+    bounds = {
+        "gram": products.bound(draft.contribution),
+        "gradients": LinearSums.of(coordinates.terms).bound(draft.contribution),
+        "least": eigenvalue_bound(products, draft.contribution),
+    }
+    moved = {name: asdict(bound) | {"shares": (1.0,)} for name, bound in bounds.items()}
+    for fields in moved.values():
+        del fields["statistics"]
+    gram = GramRelease("products of all pairs of coordinates", 1.0, **moved["gram"])
+    gradients = VectorRelease("gradients times coordinates", 1.0, **moved["gradients"])
+    least = VectorRelease("the smallest eigenvalue", 1.0, **moved["least"])
     counts = GaussianRelease("rows of each class", 1.0, cells=1, shares=(0.5, 0.5), **draft.bound)
     matrix_share, rounds_share, least_share = (part**2 for part in settings.ratio)
     rounds = settings.n_estimators * draft.task.n_outputs
     total = matrix_share + rounds_share + least_share
-    count_share = total * COUNT_SHARE / (1 - COUNT_SHARE) if settings.balanced else 0.0
+    count_share = (
+        total * COUNT_SHARE / (1 - COUNT_SHARE) if settings.class_weight == "balanced" else 0.0
+    )
     last = settings.calibration_share
     scores = Planned(counts_release(GaussianRelease, draft.bound), draft.task.n_outputs)
     span = settings.span_share
@@ -367,17 +346,6 @@ def _wanted(draft: Draft, settings: AdaSSPParameters, coordinates: Design) -> li
         ("counts", Planned(counts, 1), count_share),
         ("scores", scores, (total + count_share) * last / (1 - last)),
     ]
-
-
-def _as_vector(moved: Bound) -> dict[str, Any]:
-    """Return the fields of a vector's event that bound one protected unit's contribution."""
-    return {
-        "steps": moved.steps,
-        "cells": moved.cells,
-        "rows": moved.rows,
-        "shares": (1.0,),
-        "coordinates": moved.coordinates,
-    }
 
 
 def boost_adassp(curator: Curator, plan: AdaSSPPlan, track: Track = iter) -> LinearScores:
@@ -393,15 +361,15 @@ def boost_adassp(curator: Curator, plan: AdaSSPPlan, track: Track = iter) -> Lin
     outputs, coordinates = plan.task.n_outputs, terms.n_coordinates
     curator.publish(SetTerms(terms))
     weights = _class_weights(curator, plan)
-    curator.publish(Start(_table(plan, weights, 0), outputs))
+    curator.publish(Start(plan.loss.gradient_table(settings.clip(0), weights), outputs))
     shape = _released_shape(curator, plan, weights)
 
     theta = np.zeros((outputs, coordinates))
-    tail, first_of_tail = np.zeros_like(theta), _first_of_tail(plan, settings.n_estimators)
+    tail, first_of_tail = np.zeros_like(theta), settings.first_of_tail(settings.n_estimators)
     history: list[np.ndarray] = []
     for round_ in track(range(settings.n_estimators)):
         if round_ and settings.clip_decay < 1:
-            curator.publish(UseLoss(_table(plan, weights, round_)))
+            curator.publish(UseLoss(plan.loss.gradient_table(settings.clip(round_), weights)))
         for output in range(outputs):
             sums = curator.linear(LinearSums.of(terms, output), plan.gradients)
             gradient = sums * (settings.clip(round_) / (FACTOR_STEPS * VECTOR_STEPS))
@@ -417,13 +385,21 @@ def boost_adassp(curator: Curator, plan: AdaSSPPlan, track: Track = iter) -> Lin
     final, stages = _on_lines(tail, lines, plan), None
     if settings.keep_stages:
         stages = np.concatenate([_stages(np.array(history[:-1]), lines, plan), final[None]])
-    scale = 1 / plan.design.norm_bound
     # A slope's error stretches all coefficients alike: it is the largest for strong ones.
     stretched = errors[:, None] * tail * SCORE_STEPS
     noise = lines[:, :1] * np.hypot(_coefficient_noise(plan, shape), stretched)
-    released = _moments(plan, shape.gram), noise
-    meaning, rows = plan.design.coordinates, _rows(plan, shape.gram)
-    return LinearScores(terms, meaning, final, plan.loss.log_odds, scale, *released, stages, rows)
+    moments, rows = _moments(plan, shape.gram)
+    return LinearScores(
+        terms,
+        plan.design.coordinates,
+        final,
+        plan.loss.log_odds,
+        1 / plan.design.norm_bound,
+        moments,
+        noise,
+        stages,
+        rows,
+    )
 
 
 def _released_lines(
@@ -451,7 +427,7 @@ def _on_lines(theta: np.ndarray, lines: np.ndarray, plan: AdaSSPPlan) -> np.ndar
     if plan.scores is None:
         return _on_the_grid(theta)
     moved = theta * lines[:, :1]
-    moved[:, 0] += lines[:, 1] / (plan.design.terms.value[0][0] / VECTOR_STEPS)
+    moved[:, 0] += lines[:, 1] / plan.design.constant
     return np.stack([_on_the_grid(_within_scores(own, plan)) for own in moved])
 
 
@@ -461,7 +437,7 @@ def _stages(history: np.ndarray, lines: np.ndarray, plan: AdaSSPPlan) -> np.ndar
     so_far = np.cumsum([np.zeros(shape), *history], axis=0)
     stages = np.empty((len(history), *shape), dtype=np.int32)
     for rounds in range(1, len(history) + 1):
-        first = _first_of_tail(plan, rounds)
+        first = plan.settings.first_of_tail(rounds)
         mean = (so_far[rounds] - so_far[first]) / (rounds - first)
         stages[rounds - 1] = _on_lines(_centred(mean, plan), lines, plan)
     return stages
@@ -471,16 +447,7 @@ def _stages(history: np.ndarray, lines: np.ndarray, plan: AdaSSPPlan) -> np.ndar
 class _Shape:
     """Released XᵀX and its spectrum, in parts of the norm bound.
 
-    Attributes
-    ----------
-    gram : array of shape (coordinates, coordinates)
-        Released matrix.
-    values, vectors : arrays
-        Its eigenvalues and eigenvectors.
-    edge : float
-        Edge of the spectrum of the noise alone.
-    lifted : array
-        Eigenvalues of XᵀX + λI.
+    `edge` is the edge of the spectrum of the noise alone, and `lifted` the eigenvalues of XᵀX + λI.
     """
 
     gram: np.ndarray
@@ -520,16 +487,8 @@ def _ridge(plan: AdaSSPPlan, smallest: float, edge: float, least: float | None) 
     AdaSSP's rule takes a lower confidence bound of the released eigenvalue, and lifts that to a
     bound that the noise of a matrix exceeds with probability at most `_FAILURE`.
 
-    Parameters
-    ----------
-    plan : AdaSSPPlan
-        Rule and noise.
-    smallest : float
-        Smallest eigenvalue of the released matrix.
-    edge : float
-        σ√(2d).
-    least : float, optional
-        Released eigenvalue.
+    `smallest` is the smallest eigenvalue of the released matrix, `edge` σ√(2d), and `least` the
+    released eigenvalue.
     """
     given = plan.settings.ridge
     if isinstance(given, float):
@@ -549,26 +508,17 @@ def _ridge(plan: AdaSSPPlan, smallest: float, edge: float, least: float | None) 
     return max(edge - min(least, smallest + edge), 0.0)
 
 
-def _moments(plan: AdaSSPPlan, gram: np.ndarray) -> np.ndarray | None:
-    """Return the mean and the mean square of each coordinate's entries, from the released matrix.
+def _moments(plan: AdaSSPPlan, gram: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Return mean and mean square of each coordinate's entries, and the noisy count of rows.
 
-    None without a constant coordinate, since the number of rows is then not released.
+    The count is the constant coordinate's square; without a constant both are None.
     """
-    rows = _rows(plan, gram)
-    if rows is None:
-        return None
-    one = plan.design.terms.value[0][0] / VECTOR_STEPS
-    moments: np.ndarray = np.stack([gram[0] / one, np.diag(gram)]) / max(rows[0], 1.0)
-    return moments
-
-
-def _rows(plan: AdaSSPPlan, gram: np.ndarray) -> np.ndarray | None:
-    """Return the noisy count of rows from the constant coordinate's square, where there is one."""
     if not plan.design.has_intercept:
-        return None
-    one = plan.design.terms.value[0][0] / VECTOR_STEPS
+        return None, None
+    one = plan.design.constant
     noise = float(plan.gram.sigmas[0]) / VECTOR_STEPS**2
-    return pool_counts([gram[0, 0] / one**2], noise / one**2)
+    rows = pool_counts([gram[0, 0] / one**2], noise / one**2)
+    return np.stack([gram[0] / one, np.diag(gram)]) / max(rows[0], 1.0), rows
 
 
 def _coefficient_noise(plan: AdaSSPPlan, shape: _Shape) -> np.ndarray:
@@ -578,7 +528,7 @@ def _coefficient_noise(plan: AdaSSPPlan, shape: _Shape) -> np.ndarray:
     curvature; coefficients are means over the last rounds.
     """
     settings = plan.settings
-    first = _first_of_tail(plan, settings.n_estimators)
+    first = settings.first_of_tail(settings.n_estimators)
     curvature = plan.loss.curvature * min(settings.clip(settings.n_estimators), 1.0)
     signal = np.maximum(shape.values - shape.edge, 0.0) / shape.lifted
     left = np.maximum(1 - settings.learning_rate * curvature * signal, 0.0)
@@ -613,10 +563,6 @@ def _class_weights(curator: Curator, plan: AdaSSPPlan) -> tuple[float, float]:
     return float(other), float(same)
 
 
-def _table(plan: AdaSSPPlan, weights: tuple[float, float], round_: int) -> LossTable:
-    return plan.loss.gradient_table(plan.settings.clip(round_), weights)
-
-
 def _centred(theta: np.ndarray, plan: AdaSSPPlan) -> np.ndarray:
     """Move the mean of each feature's indicators into the intercept.
 
@@ -644,10 +590,6 @@ def _without_levels(theta: np.ndarray, plan: AdaSSPPlan) -> np.ndarray:
             centred[:, own] -= mean[:, None]
             centred[:, 0] += mean * (entries.pop() / terms.value[0][0])
     return centred
-
-
-def _first_of_tail(plan: AdaSSPPlan, rounds: int) -> int:
-    return rounds - max(1, round(plan.settings.tail * rounds))
 
 
 def _within_scores(theta: np.ndarray, plan: AdaSSPPlan) -> np.ndarray:

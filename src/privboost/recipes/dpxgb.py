@@ -21,35 +21,23 @@ from privboost.engine.queries import HESSIAN, NodeHistograms, TreeSums
 from privboost.engine.updates import AddTreeValues
 from privboost.mechanisms.curator import Curator
 from privboost.mechanisms.utilities import MAX_SPLIT_ROWS
-from privboost.models.trees import Forest, TreeScores
+from privboost.models.forest import Forest
+from privboost.models.trees import TreeScores
+from privboost.recipes.common import newton
 from privboost.recipes.common.candidates import (
     HessianThresholds,
     RandomTrees,
     Thresholds,
+    check_candidates,
+    check_histograms,
     even_thresholds,
     grow,
     of_each,
     splits_of,
 )
-from privboost.recipes.common.limits import (
-    check_candidates,
-    check_histograms,
-    check_scores,
-    widest_clip,
-)
-from privboost.recipes.common.newton import (
-    NEWTON_STEP,
-    SPANS,
-    STEP_SIZE,
-    NewtonPlan,
-    NewtonStep,
-    initial_release,
-    noisy_mass,
-)
+from privboost.recipes.common.newton import NewtonPlan, NewtonStep
 from privboost.recipes.common.parameters import (
-    SHARES,
-    SPAN_DOC,
-    SPLIT_LAMBDA,
+    SPAN_SHARE,
     Parameters,
     count,
     options,
@@ -57,12 +45,15 @@ from privboost.recipes.common.parameters import (
     or_none,
     parameter,
     share,
-    size,
 )
-from privboost.recipes.common.plan import Budget, Draft, Shared, at_most_rows, task_of
-from privboost.recipes.common.probability_calibration import check_calibration, counts_release
-from privboost.recipes.common.target_range import plan_target_range
-from privboost.trees.tree import MAX_DEPTH, stump
+from privboost.recipes.common.plan import Budget, Draft, Shared, Task, at_most_rows
+from privboost.recipes.common.probability_calibration import (
+    calibrate_scores,
+    check_calibration,
+    counts_release,
+)
+from privboost.recipes.common.start import initial_release, plan_target_range
+from privboost.trees.tree import stump
 
 _NOISE_LAMBDA = {"classes": 0.5, "number": 6.0}
 """Default λ, in standard deviations of the noise in a leaf's sum of Hessians."""
@@ -74,23 +65,19 @@ _TYPICAL_VALUE = 0.25
 class DPXGBParameters(Parameters):
     """Parameters of DP-XGB."""
 
-    _apart: ClassVar[tuple[str, ...]] = NEWTON_STEP
+    _apart: ClassVar[tuple[str, ...]] = newton.NEWTON_STEP
 
-    n_estimators: int = parameter(50, count(), "Trees (for each class beyond two classes).")
-    max_depth: int = parameter(
-        4, count(most=MAX_DEPTH), f"Depth of the trees, at most {MAX_DEPTH}; they are complete."
-    )
+    n_estimators: int = parameter(50, *newton.TREES)
+    max_depth: int = parameter(4, *newton.DEPTH)
     greedy_depth: int | None = parameter(
         None,
         count(),
         "Levels from the top that are chosen privately; the others are drawn at random, which "
         "costs nothing. By default all.",
     )
-    learning_rate: float = parameter(0.3, size(), "Factor of each tree's values.")
-    gradient_clip: float = parameter(
-        0.5, size(), "Bound of a row's gradient; a smaller clip means less noise."
-    )
-    hessian_clip: float = parameter(None, size(), "Bound of a row's Hessian.", by_task=(0.25, 1.0))
+    learning_rate: float = parameter(0.3, *newton.LEARNING_RATE)
+    gradient_clip: float = parameter(0.5, *newton.GRADIENT_CLIP)
+    hessian_clip: float = parameter(None, *newton.HESSIAN_CLIP, by_task=(0.25, 1.0))
     hessian_share: float | None = parameter(
         None,
         share(),
@@ -99,15 +86,14 @@ class DPXGBParameters(Parameters):
     )
     reg_lambda: float | None = parameter(
         None,
-        STEP_SIZE,
+        newton.STEP_SIZE,
         "λ, added to every leaf's sum of Hessians. By default half a standard deviation of its "
         "noise for classes, six for a number; 1 without noise.",
     )
     leaf_clip: float | None = parameter(
         2.0,
-        or_none(STEP_SIZE),
-        "Bound of a tree's values (±), before the learning rate. None is the largest that the grid "
-        "of scores allows.",
+        or_none(newton.STEP_SIZE),
+        f"{newton.LEAF_CLIP[1]} None is the largest that the grid of scores allows.",
     )
     features: str | int = parameter(
         "all",
@@ -121,21 +107,14 @@ class DPXGBParameters(Parameters):
         "Where numbers may be split: at `n_candidates` evenly spread edges, or at edges that "
         "follow released Hessians.",
     )
-    n_candidates: int = parameter(
-        32, count(), "Split candidates of a number: at most 191, or as many as its given edges."
-    )
+    n_candidates: int = parameter(32, *newton.CANDIDATES)
     candidate_rounds: str | int = parameter(
         1,
         options_or_count("all"),
         'How often "hessian" candidates are refined: once, before the first tree; in so many '
         "rounds; or in all.",
     )
-    sketch_bins: int | None = parameter(
-        None,
-        count(least=2),
-        "Even intervals of a number in the sketch's histogram. By default the intervals between "
-        "its candidates.",
-    )
+    sketch_bins: int | None = parameter(None, *newton.SKETCH_BINS)
     init_share: float = parameter(
         0.05, share(or_else=0), "Share of the budget (on μ²) of the initial score; 0 for none."
     )
@@ -148,14 +127,12 @@ class DPXGBParameters(Parameters):
     )
     shares: tuple[float, float, float] = parameter(
         (0.1, 0.6, 0.3),
-        SHARES,
+        newton.SHARES,
         "Division of the rest of the budget (on μ²) between the sketch of split candidates, the "
         "choice of splits, and leaves. Where there is no sketch, the others have its share.",
     )
-    split_lambda: float = parameter(
-        1.0, SPLIT_LAMBDA, "λ of the score by which splits are chosen, in rows."
-    )
-    span_share: float = parameter(None, share(or_else=0), SPAN_DOC, by_task=(0.0, 0.05))
+    split_lambda: float = parameter(1.0, *newton.SPLIT_LAMBDA)
+    span_share: float = parameter(None, *SPAN_SHARE, by_task=(0.0, 0.05))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -186,14 +163,8 @@ class DPXGBParameters(Parameters):
 class DPXGBPlan(NewtonPlan):
     """Plan of greedy trees under (ε, δ).
 
-    Attributes
-    ----------
-    selection : Selection
-        Choice of the splits of one level.
-    leaf : GaussianRelease
-        Release of a tree's leaves.
-    sketch : GaussianRelease or None
-        Release of the Hessians that candidates follow.
+    The choice of the splits of one level, and releases of a tree's leaves and of the Hessians that
+    candidates follow.
     """
 
     selection: Selection
@@ -210,29 +181,23 @@ def plan_dpxgb(
     given: Mapping[str, Any], encoder: Encoder, weight_bound: float | None, budget: Budget
 ) -> DPXGBPlan:
     """Plan a run with greedy trees, and calibrate its noise; see `sbdt.plan_sbdt`."""
-    target = task_of(encoder.domain.target)
+    target = Task.of(encoder.domain.target).target
     settings = DPXGBParameters.read(given, target)
     if settings.leaf_clip is None:
-        widest = widest_clip(settings.n_estimators, settings.learning_rate)
+        widest = newton.widest_clip(settings.n_estimators, settings.learning_rate)
         settings = replace(settings, leaf_clip=widest)
     step = NewtonStep.of(settings, settings.hessian_clip, _TYPICAL_VALUE)
     check_candidates(settings.n_candidates, encoder, settings.sketch_bins)
-    check_scores(settings.n_estimators * step.leaf_clip * step.learning_rate)
+    newton.check_scores(settings.n_estimators * step.leaf_clip * step.learning_rate)
     check_histograms(encoder, settings.n_candidates, settings.levels)
     draft = Draft(encoder, weight_bound, budget, given["accountant"])
     check_calibration(settings.calibration_share, target, draft.task.loss)
     made = draft.share(_wanted(draft, step, settings))
-    leaf = made["leaf"]
     follows = _NOISE_LAMBDA[target] if settings.reg_lambda is None else None
     return DPXGBPlan(
-        **made.fields,
-        step=step.with_noise_lambda(follows, leaf.sigmas[1], weight_bound),
+        **made.fields_with("init", "selection", "leaf", "sketch", "scores"),
+        step=step.with_noise_lambda(follows, made["leaf"].sigmas[1], weight_bound),
         settings=settings,
-        init=made.get("init"),
-        selection=made["selection"],
-        leaf=leaf,
-        sketch=made.get("sketch"),
-        scores=made.get("scores"),
     )
 
 
@@ -249,7 +214,7 @@ def _wanted(draft: Draft, step: NewtonStep, settings: DPXGBParameters) -> list[S
         ("leaf", Planned(leaf, trees), settings.shares[2]),
     ]
     if settings.refinements and draft.n_numbers:
-        sketch = GaussianRelease(SPANS, 1.0, cells=draft.n_numbers, shares=(1.0,), **bound)
+        sketch = GaussianRelease(newton.SPANS, 1.0, cells=draft.n_numbers, shares=(1.0,), **bound)
         parts.insert(0, ("sketch", Planned(sketch, settings.refinements), settings.shares[0]))
     total, span = sum(share for _, _, share in parts), settings.span_share
     rest = 1 - settings.init_share - settings.calibration_share - span
@@ -264,22 +229,34 @@ def _wanted(draft: Draft, step: NewtonStep, settings: DPXGBParameters) -> list[S
 
 
 def boost_dpxgb(
-    curator: Curator,
-    plan: DPXGBPlan,
-    structures: RandomTrees,
-    before: TreeScores,
-    track: Track = iter,
+    curator: Curator, plan: DPXGBPlan, generator: np.random.Generator, track: Track = iter
 ) -> TreeScores:
-    """Add greedy trees to a model that has an initial score; see `sbdt.boost_sbdt`.
-
-    `structures` draws a tree's features, and the levels below the greedy ones.
+    """Train a model of greedy trees; `generator` is the public randomness of their features.
 
     Privacy
     -------
-    Spends `plan.releases` but for the initial score, whatever the rows: for each round and output
-    one selection a greedy level and one release of leaves, and the sketches.
+    Spends `plan.releases`: the initial score, those of `add_trees`, and the counts by score.
+    """
+    model = add_trees(curator, plan, generator, newton.start_boosting(curator, plan), track)
+    return calibrate_scores(curator, plan, plan.scores, model)
+
+
+def add_trees(
+    curator: Curator,
+    plan: DPXGBPlan,
+    generator: np.random.Generator,
+    before: TreeScores,
+    track: Track = iter,
+) -> TreeScores:
+    """Add greedy trees to a model that has an initial score.
+
+    Privacy
+    -------
+    Spends, whatever the rows, for each round and output one selection a greedy level and one
+    release of leaves, and the sketches.
     """
     settings, outputs = plan.settings, plan.task.n_outputs
+    structures = RandomTrees(plan.encoder, settings.max_depth, settings.features, "one", generator)
     sketch = HessianThresholds(plan.encoder, settings.n_candidates, settings.sketch_bins)
     thresholds: Thresholds = even_thresholds(plan.encoder, settings.n_candidates)
     trees, values, hessians = [], [], []
@@ -291,26 +268,20 @@ def boost_dpxgb(
         features = structures.features_of(round_)
         splits = splits_of(plan.encoder, thresholds, features)
         for output in range(outputs):
-            tree = grow(
-                curator,
-                splits,
-                settings.levels,
-                settings.split_lambda,
-                plan.selection,
-                output,
-            )
+            levels, event = settings.levels, plan.selection
+            tree = grow(curator, splits, levels, settings.split_lambda, event, output)
             tree = structures.deepen(tree, round_, thresholds, features)
             sums = curator.sums(TreeSums((tree,), output), plan.leaf)[0]
-            leaves = np.zeros((outputs, tree.n_leaves), dtype=np.int32)
-            leaves[output] = plan.step.values(sums[:, 0], sums[:, 1], plan.weight_bound)
-            curator.publish(AddTreeValues((tree,), leaves[output][None], output))
+            steps = plan.step.values(sums[:, 0], sums[:, 1], plan.weight_bound)
+            curator.publish(AddTreeValues((tree,), steps[None], output))
             trees.append(tree)
-            values.append(leaves)
+            values.append(steps)
             hessians.append(sums[:, 1])
     released = np.stack(hessians)
     noise = plan.step.noise(released, float(plan.leaf.sigmas[0]), plan.weight_bound)
-    mass = noisy_mass(released, plan.weight_bound)
-    forest = Forest.of(trees, values, of_each(mass, outputs), of_each(noise, outputs))
+    mass = of_each(newton.noisy_mass(released, plan.weight_bound), outputs)
+    leaves = list(of_each(np.stack(values), outputs))
+    forest = Forest.of(trees, leaves, mass, of_each(noise, outputs))
     return before.extended(forest, [outputs] * settings.n_estimators)
 
 

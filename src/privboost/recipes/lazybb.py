@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,8 +20,7 @@ from privboost._core.progress import Track
 from privboost.accounting.calibration import by_shares
 from privboost.accounting.events import Planned, Relation, Selection
 from privboost.accounting.formulas import gdp_mu
-from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease
-from privboost.data.domain import Domain
+from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease, NoisySums
 from privboost.data.encoding import Encoder
 from privboost.engine.queries import VoteCounts
 from privboost.engine.updates import AddTreeValues, Start
@@ -36,8 +35,12 @@ from privboost.mechanisms.utilities import (
     Smoothing,
 )
 from privboost.models.votes import VoteScores
-from privboost.recipes.common.candidates import even_thresholds, splits_of
-from privboost.recipes.common.limits import check_candidates, count_cells
+from privboost.recipes.common.candidates import (
+    check_candidates,
+    count_cells,
+    even_thresholds,
+    splits_of,
+)
 from privboost.recipes.common.parameters import (
     Constraint,
     Parameters,
@@ -48,15 +51,7 @@ from privboost.recipes.common.parameters import (
     share,
     size,
 )
-from privboost.recipes.common.plan import (
-    Budget,
-    Draft,
-    Plan,
-    PublicRows,
-    Shared,
-    Task,
-    contribution_of,
-)
+from privboost.recipes.common.plan import Budget, Draft, Plan, PublicRows, Shared, Task
 from privboost.recipes.common.probability_calibration import calibrate_votes, counts_release
 from privboost.trees.splits import Splits, join_splits
 from privboost.trees.tree import Tree, stump
@@ -217,37 +212,18 @@ def _epsilon_of_a_vote(budget: Budget, choices: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class LazyBBPlan(Plan):
-    """Plan of smooth boosting; its releases are in the order of the selections.
+    """Plan of smooth boosting.
 
-    Attributes
-    ----------
-    settings : LazyBBParameters
-        Parameters of the votes.
+    The choice of a rule, or of one split of a tree; the choice of the classes of a tree's leaves;
+    and the release of counts by votes and class at the end.
     """
 
     _hashed: ClassVar[tuple[str, ...]] = ("task", "settings", "contribution", "budget")
 
     settings: LazyBBParameters
-
-    @property
-    def choice(self) -> Selection:
-        """Selection of a rule, or of one split of a tree."""
-        return self._selection(0)
-
-    @property
-    def labels(self) -> Selection:
-        """Selection of the classes of a tree's leaves."""
-        return self._selection(1)
-
-    @property
-    def scores(self) -> GaussianRelease | LaplaceRelease | None:
-        """Release of counts by votes and class, at the end, if there is one."""
-        if self.settings.calibration_share == 0:
-            return None
-        return cast(GaussianRelease, self.releases[-1].event)
-
-    def _selection(self, place: int) -> Selection:
-        return cast(Selection, self.releases[place].event)  # or, of public rows, Exact
+    choice: Selection
+    labels: Selection | None
+    scores: NoisySums | None
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -274,21 +250,16 @@ def plan_lazybb(
 ) -> LazyBBPlan:
     """Plan a run of smooth boosting, and calibrate its selections.
 
-    Parameters
-    ----------
-    given : mapping
-        Arguments of the estimator.
-    encoder : Encoder
-        Domain and binning.
-    budget : Budget
-        Privacy budget.
-    n_rows : int, optional
-        Public number of rows, where defaults follow it.
+    `n_rows` is the public number of rows, where defaults follow it.
     """
-    _check_single_rows(encoder.domain)
+    draft = Draft(encoder, None, budget, given["accountant"])
+    if draft.contribution.rows > 1:
+        raise ValueError(
+            "units of several rows: smooth boosting protects the replacement of one row; give the "
+            "domain a unit with max_rows 1, or none"
+        )
     settings = _read(given, encoder, budget, n_rows)
     check_candidates(settings.n_candidates, encoder)
-    draft = Draft(encoder, None, budget, given["accountant"])
     nodes = settings.n_splits + 1 if settings.learner == "tree" else 1
     cells = count_cells(encoder, settings.n_candidates)
     if 2 * nodes * (cells + 1) * (settings.n_estimators + 1) > _MOST_COUNTS:
@@ -296,7 +267,7 @@ def plan_lazybb(
             "the counts of a round would be too large: lower n_estimators, n_splits or n_candidates"
         )
     made = draft.scale(_wanted(draft, settings))
-    return LazyBBPlan(**made.fields, settings=settings)
+    return LazyBBPlan(**made.fields_with("choice", "labels", "scores"), settings=settings)
 
 
 def _read(
@@ -321,49 +292,35 @@ def _read(
     return LazyBBParameters.read(given, "classes", **defaults)
 
 
-def _check_single_rows(domain: Domain) -> None:
-    """Refuse a domain in which a unit has several rows."""
-    if contribution_of(domain, None).rows > 1:
-        raise ValueError(
-            "units of several rows: smooth boosting protects the replacement of one row; give the "
-            "domain a unit with max_rows 1, or none"
-        )
-
-
 def _wanted(draft: Draft, settings: LazyBBParameters) -> list[tuple[str, Planned]]:
     """List all releases in order: the selections of votes, then counts of rows by votes."""
     outputs, share = draft.task.n_outputs, settings.calibration_share
-    choices = _choices(settings, settings.n_estimators * outputs)
-    names = [name for name, _, _ in choices] + ["scores"] * (share > 0)
-    parts = [(planned, weight) for _, planned, weight in choices]
+    votes = settings.n_estimators * outputs
+    if settings.learner == "rule":
+        rule = Selection("a rule: a feature, its values, and a class", 1.0, relation=_REPLACED)
+        choices: list[Shared] = [("choice", Planned(rule, votes), 1.0)]
+    else:
+        what, part = "a split of a tree: a leaf, a feature, its values", settings.label_share
+        split = Selection(what, 1.0, relation=_REPLACED)
+        label = Selection("the classes of all leaves of a tree", 1.0, relation=_REPLACED)
+        choices = [
+            ("choice", Planned(split, settings.n_splits), 1 - part),
+            ("labels", Planned(label, 1), part),
+        ] * votes
     named = draft.accountant if isinstance(draft.accountant, str) else ""  # it is judged later
     pure = draft.budget.delta == 0 or named in _OF_PURE
     if share > 0 and not pure:
         counts = counts_release(GaussianRelease, draft.bound, relation=_REPLACED)
-        whole = sum(weight for _, weight in parts)
-        parts.append((Planned(counts, outputs), whole * share / (1 - share)))
-    noisy = by_shares(parts)
+        whole = sum(weight for _, _, weight in choices)
+        choices = [*choices, ("scores", Planned(counts, outputs), whole * share / (1 - share))]
+    names = [name for name, _, _ in choices]
+    noisy = by_shares([(planned, weight) for _, planned, weight in choices])
     if share > 0 and pure:
         epsilon = sum(planned.count / planned.event.noise for planned in noisy)
         noise = outputs * (1 - share) / (share * epsilon)
         counts = counts_release(LaplaceRelease, draft.bound, noise, _REPLACED)
-        noisy = (*noisy, Planned(counts, outputs))
+        names, noisy = [*names, "scores"], (*noisy, Planned(counts, outputs))
     return list(zip(names, noisy, strict=True))
-
-
-def _choices(settings: LazyBBParameters, votes: int) -> list[Shared]:
-    """List the selections of all votes in order, each with its share of μ²."""
-    if settings.learner == "rule":
-        rule = Selection("a rule: a feature, its values, and a class", 1.0, relation=_REPLACED)
-        return [("choice", Planned(rule, votes), 1.0)]
-    what = "a split of a tree: a leaf, a feature, its values"
-    split = Selection(what, 1.0, relation=_REPLACED)
-    label = Selection("the classes of all leaves of a tree", 1.0, relation=_REPLACED)
-    share = settings.label_share
-    return [
-        ("choice", Planned(split, settings.n_splits), 1 - share),
-        ("labels", Planned(label, 1), share),
-    ] * votes
 
 
 def boost_lazybb(curator: Curator, plan: LazyBBPlan, track: Track = iter) -> VoteScores:
@@ -412,7 +369,7 @@ def choose_rule(
     -------
     Spends `plan.choice`.
     """
-    query = _query(stump(), np.zeros(1, dtype=np.uint16), splits, votes, output)
+    query = VoteCounts(stump(), np.zeros(1, dtype=np.uint16), splits.cells, votes, output)
     utility = RuleError(splits, plan.settings.smoothing)
     literal, opposite = divmod(int(curator.select(query, utility, plan.choice)[0]), 2)
     rule = stump().with_level([splits.goes_right(literal)])
@@ -430,29 +387,21 @@ def grow_tree(curator: Curator, plan: LazyBBPlan, splits: Splits, votes: int, ou
     smoothing = plan.settings.smoothing
     tree = _GrowingTree(splits)
     for _ in range(plan.settings.n_splits):
-        query = _query(*tree.complete(), splits, votes, output)
+        query = VoteCounts(*tree.complete(), splits.cells, votes, output)
         utility = GiniGain(splits, smoothing, tree.open_reach)
         chosen = int(curator.select(query, utility, plan.choice)[0])
         tree.split(*divmod(chosen, splits.total))
+    assert plan.labels is not None
     grown, node_of_leaf = tree.complete()
-    query = _query(grown, node_of_leaf, splits, votes, output)
+    query = VoteCounts(grown, node_of_leaf, splits.cells, votes, output)
     classes = curator.select(query, LeafClass(splits, smoothing), plan.labels)
     return grown, np.where(classes, VOTE, -VOTE).astype(np.int32)[node_of_leaf]
-
-
-def _query(
-    tree: Tree, node_of_leaf: np.ndarray, splits: Splits, votes: int, output: int
-) -> VoteCounts:
-    return VoteCounts(tree, node_of_leaf, splits.cells, votes, output)
 
 
 class _GrowingTree:
     """Tree that is grown leaf by leaf; nodes are numbered as in a complete tree.
 
-    Attributes
-    ----------
-    reach : bool array of shape (leaves, cells)
-        Cells that the path to each leaf leaves open.
+    `reach` has the cells that the path to each leaf leaves open.
     """
 
     def __init__(self, splits: Splits) -> None:

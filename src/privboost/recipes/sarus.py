@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from privboost._core.checks import check_choice, check_size, is_number
+from privboost._core.checks import check_size, is_number
 from privboost._core.grid import SCORE_STEPS
 from privboost._core.progress import Track
 from privboost.accounting.events import Planned, SampledGroup, Selection
@@ -23,53 +23,44 @@ from privboost.accounting.noisy_sums import LaplaceRelease
 from privboost.data.encoding import Encoder
 from privboost.engine.queries import COUNT, GRADIENT_COUNT, HESSIAN, NodeHistograms, TreeSums
 from privboost.engine.updates import AddTreeValues
-from privboost.losses.base import LossTable, filtered, loss_of, newton_losses
+from privboost.losses.base import LossTable, filtered, loss_of
 from privboost.mechanisms.curator import Curator
 from privboost.mechanisms.sensitivity import MEAN_STEPS, lambda_steps, row_steps
 from privboost.mechanisms.utilities import MAX_SPLIT_ROWS
-from privboost.models.trees import Forest, TreeScores
-from privboost.recipes.common.candidates import HessianThresholds, grow, of_each, splits_of
-from privboost.recipes.common.limits import (
+from privboost.models.forest import Forest
+from privboost.models.trees import TreeScores
+from privboost.recipes.common import newton
+from privboost.recipes.common.candidates import (
+    HessianThresholds,
     check_candidates,
     check_histograms,
-    check_sampled_units,
-    check_scores,
+    grow,
+    of_each,
+    splits_of,
 )
-from privboost.recipes.common.newton import (
-    SPANS,
-    STEP_SIZE,
-    NewtonPlan,
-    NewtonStep,
-    grid_step,
-    initial_release,
-    noisy_mass,
-)
+from privboost.recipes.common.newton import NewtonPlan, NewtonStep
 from privboost.recipes.common.parameters import (
     FLAG,
-    RATE,
-    SHARES,
-    SPAN_DOC,
-    SPLIT_LAMBDA,
+    SPAN_SHARE,
     Constraint,
     Parameters,
-    count,
     options,
     parameter,
     share,
     size,
 )
-from privboost.recipes.common.plan import Budget, Draft, at_most_rows, task_of
-from privboost.recipes.common.probability_calibration import check_calibration, counts_release
-from privboost.recipes.common.target_range import plan_target_range
-from privboost.trees.splits import Splits
-from privboost.trees.tree import MAX_DEPTH, Tree, stump
+from privboost.recipes.common.plan import Budget, Draft, Task, at_most_rows, grid_step
+from privboost.recipes.common.probability_calibration import (
+    calibrate_scores,
+    check_calibration,
+    counts_release,
+)
+from privboost.recipes.common.start import initial_release, plan_target_range
+from privboost.trees.tree import Tree, stump
 
 _PARTS = ("sketch", "selection", "leaf")
 """Releases of a tree, in order."""
-_SKETCHES = {
-    "count": "counts by candidate span of every number",
-    "hessian": SPANS,
-}
+_SKETCHES = {"count": "counts by candidate span of every number", "hessian": newton.SPANS}
 _NOISE_LAMBDA = {"classes": 0.5, "number": 3.0}
 """Default λ, in standard deviations of the noise in a leaf's count."""
 
@@ -100,10 +91,8 @@ class SarusParameters(Parameters):
         "gives no probabilities. A number has the squared loss alone.",
         by_task=("logistic", "squared"),
     )
-    n_estimators: int = parameter(20, count(), "Trees (for each class beyond two classes).")
-    max_depth: int = parameter(
-        4, count(most=MAX_DEPTH), f"Depth of the trees, at most {MAX_DEPTH}; they are complete."
-    )
+    n_estimators: int = parameter(20, *newton.TREES)
+    max_depth: int = parameter(4, *newton.DEPTH)
     learning_rate: float = parameter(
         None,
         size(),
@@ -112,12 +101,10 @@ class SarusParameters(Parameters):
     )
     subsample: float = parameter(
         1.0,
-        RATE,
+        newton.RATE,
         "Probability of a row to be used for a tree: one sample for a tree's splits and leaves.",
     )
-    n_candidates: int = parameter(
-        32, count(), "Split candidates of a number: at most 191, or as many as its given edges."
-    )
+    n_candidates: int = parameter(32, *newton.CANDIDATES)
     gradient_clip: float = parameter(0.5, size(), "Bound of a row's gradient.")
     count_share: float = parameter(
         0.25,
@@ -126,13 +113,11 @@ class SarusParameters(Parameters):
     )
     reg_lambda: float | None = parameter(
         None,
-        STEP_SIZE,
+        newton.STEP_SIZE,
         "λ, added to every leaf's count. By default half a standard deviation of its noise for "
         'classes, three for a number; with `leaves="means"`, or without noise, 1.',
     )
-    leaf_clip: float = parameter(
-        2.0, STEP_SIZE, "Bound of a tree's values (±), before the learning rate."
-    )
+    leaf_clip: float = parameter(2.0, *newton.LEAF_CLIP)
     init_share: float = parameter(
         0.05, share(or_else=0), "Share of ε of the initial score; 0 for none."
     )
@@ -146,13 +131,11 @@ class SarusParameters(Parameters):
     )
     shares: tuple[float, float, float] = parameter(
         (0.1, 0.45, 0.45),
-        SHARES,
+        newton.SHARES,
         "Division of the rest of ε between the sketch of split candidates, the choice of splits, "
         "and leaves. A sketch of share 0 leaves candidates evenly spread.",
     )
-    split_lambda: float = parameter(
-        1.0, SPLIT_LAMBDA, "λ of the score by which splits are chosen, in rows."
-    )
+    split_lambda: float = parameter(1.0, *newton.SPLIT_LAMBDA)
     gradient_filter: float | None = parameter(
         None,
         size(),
@@ -178,12 +161,7 @@ class SarusParameters(Parameters):
         "the number of a leaf's rows, need far more noise, have no importances and take no "
         "weights.",
     )
-    sketch_bins: int | None = parameter(
-        None,
-        count(least=2),
-        "Even intervals of a number in the sketch's histogram. By default the intervals between "
-        "its candidates.",
-    )
+    sketch_bins: int | None = parameter(None, *newton.SKETCH_BINS)
     sketch_weights: str = parameter(
         "count", options("count", "hessian"), "Statistic of the sketch: rows, or their Hessians."
     )
@@ -193,7 +171,7 @@ class SarusParameters(Parameters):
         "Whether each tree has a sketch, on its own sample, instead of one before all trees; their "
         "share is divided among them.",
     )
-    span_share: float = parameter(None, share(or_else=0), SPAN_DOC, by_task=(0.0, 0.2))
+    span_share: float = parameter(None, *SPAN_SHARE, by_task=(0.0, 0.2))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -207,16 +185,8 @@ class SarusParameters(Parameters):
 class SarusPlan(NewtonPlan):
     """Plan of greedy trees under pure ε.
 
-    Attributes
-    ----------
-    selection : Selection
-        Choice of the splits of one level.
-    leaf : LaplaceRelease
-        Release of a tree's leaves.
-    group : SampledGroup or None
-        A tree's choices and leaves (and its sketch) on one sample, where rows are sampled.
-    sketch : LaplaceRelease or None
-        Release of the histograms that candidates follow.
+    The choice of the splits of one level, and releases of a tree's leaves and of the histograms
+    that candidates follow. Where rows are sampled, `group` has all of a tree on one sample.
     """
 
     selection: Selection
@@ -242,8 +212,13 @@ def plan_sarus(
     given: Mapping[str, Any], encoder: Encoder, weight_bound: float | None, budget: Budget
 ) -> SarusPlan:
     """Plan a run with greedy trees under pure ε, and calibrate its noise; see `sbdt.plan_sbdt`."""
-    target = task_of(encoder.domain.target)
-    settings = _read(given, target)
+    target = Task.of(encoder.domain.target).target
+    defaults: dict[str, Any] = {"loss": newton.loss_from(given, target)}
+    if defaults["loss"] != "logistic":
+        defaults["calibration_share"] = 0
+    if FLAG.check("geometric_clip", given["geometric_clip"]):  # whose published rate it is
+        defaults["learning_rate"] = 0.3
+    settings = SarusParameters.read(given, target, **defaults)
     step = NewtonStep(
         gradient_clip=settings.gradient_clip,
         hessian_clip=1.0,  # leaves count rows
@@ -255,37 +230,20 @@ def plan_sarus(
     _check(encoder, step, settings, weight_bound)
     draft = Draft(encoder, weight_bound, budget, given["accountant"], settings.loss)
     check_calibration(settings.calibration_share, target, settings.loss)
-    check_sampled_units(settings.subsample, draft.contribution)
+    newton.check_sampled_units(settings.subsample, draft.contribution)
     made = draft.scale(_wanted(draft, step, settings))
-    group = made.get("group")
-    parts = {name: made.get(name) for name in _PARTS}
+    fields = made.fields_with("init", "scores", "group", *_PARTS)
+    group = fields["group"]
     if group is not None:  # which ends with the leaves, and may begin with a sketch
         inner = reversed([planned.event for planned in group.inner])
-        parts |= dict(zip(reversed(_PARTS), inner, strict=False))
-    sigma = math.sqrt(2) * parts["leaf"].scales[-1]
+        fields |= dict(zip(reversed(_PARTS), inner, strict=False))
     follows = settings.reg_lambda is None and settings.leaves == "sums"
-    return SarusPlan(
-        **made.fields,
-        step=step.with_noise_lambda(
-            _NOISE_LAMBDA[target] if follows else None, sigma, weight_bound
-        ),
-        settings=settings,
-        init=made.get("init"),
-        scores=made.get("scores"),
-        group=group,
-        **parts,
+    step = step.with_noise_lambda(
+        _NOISE_LAMBDA[target] if follows else None,
+        math.sqrt(2) * fields["leaf"].scales[-1],
+        weight_bound,
     )
-
-
-def _read(given: Mapping[str, Any], target: str) -> SarusParameters:
-    """Read the parameters; a geometric clip has the published learning rate by default."""
-    unset = given["loss"] is None
-    loss = SarusParameters.default("loss", target) if unset else given["loss"]
-    loss = check_choice("loss", loss, newton_losses(target))
-    defaults: dict[str, Any] = {} if loss == "logistic" else {"calibration_share": 0}
-    if FLAG.check("geometric_clip", given["geometric_clip"]):
-        defaults["learning_rate"] = 0.3
-    return SarusParameters.read(given, target, **defaults)
+    return SarusPlan(**fields, step=step, settings=settings)
 
 
 def _check(
@@ -308,7 +266,7 @@ def _check(
             "geometric_clip needs a learning_rate below 1: the clip shrinks by 1 - learning_rate "
             "from tree to tree, to nothing"
         )
-    check_scores(settings.n_estimators * step.leaf_clip * step.learning_rate)
+    newton.check_scores(settings.n_estimators * step.leaf_clip * step.learning_rate)
     check_histograms(encoder, settings.n_candidates, settings.max_depth)
 
 
@@ -370,70 +328,63 @@ def _leaf_release(
     return LaplaceRelease(what, noise, steps=steps, cells=1, rows=rows, shares=(1.0,))
 
 
-def boost_sarus(
-    curator: Curator, plan: SarusPlan, before: TreeScores, track: Track = iter
-) -> TreeScores:
-    """Add greedy trees to a model that has an initial score; see `sbdt.boost_sbdt`.
+def boost_sarus(curator: Curator, plan: SarusPlan, track: Track = iter) -> TreeScores:
+    """Train a model of greedy trees.
 
     Privacy
     -------
-    Spends `plan.releases` but for the initial score, whatever the rows: one sketch (or one a tree),
-    and for each round and output a selection for each level and a release of leaves.
+    Spends `plan.releases`: the initial score, those of `add_trees`, and the counts by score.
     """
-    settings, outputs = plan.settings, plan.task.n_outputs
-    candidates = _Candidates(plan)
+    model = add_trees(curator, plan, newton.start_boosting(curator, plan), track)
+    return calibrate_scores(curator, plan, plan.scores, model)
+
+
+def add_trees(
+    curator: Curator, plan: SarusPlan, before: TreeScores, track: Track = iter
+) -> TreeScores:
+    """Add greedy trees to a model that has an initial score.
+
+    Privacy
+    -------
+    Spends, whatever the rows, one sketch (or one a tree), and for each round and output a selection
+    for each level and a release of leaves.
+    """
+    settings, outputs, encoder = plan.settings, plan.task.n_outputs, plan.encoder
+    features = tuple(range(len(encoder.domain.features)))
+    sketch = HessianThresholds(encoder, settings.n_candidates, settings.sketch_bins)
     if not settings.sketch_each_tree:
-        candidates.refine(curator, 0)
+        _refine(curator, plan, sketch, 0)
     trees, values, counts, noise = [], [], [], []
     for round_ in track(range(settings.n_estimators)):
         for output in range(outputs):
             with nullcontext() if plan.group is None else curator.sampling(plan.group):
                 if settings.sketch_each_tree:
-                    candidates.refine(curator, output)
-                tree = grow(
-                    curator,
-                    candidates.splits(),
-                    settings.max_depth,
-                    settings.split_lambda,
-                    plan.selection,
-                    output,
-                )
+                    _refine(curator, plan, sketch, output)
+                splits = splits_of(encoder, sketch.thresholds, features)
+                depth, event = settings.max_depth, plan.selection
+                tree = grow(curator, splits, depth, settings.split_lambda, event, output)
                 sums = _released_leaves(curator, plan, tree, output)
-            leaves = np.zeros((outputs, tree.n_leaves), dtype=np.int32)
-            leaves[output], deviation = _leaf_values(plan, sums, round_)
-            curator.publish(AddTreeValues((tree,), leaves[output][None], output))
+            steps, deviation = _leaf_values(plan, sums, round_)
+            curator.publish(AddTreeValues((tree,), steps[None], output))
             trees.append(tree)
-            values.append(leaves)
+            values.append(steps)
             counts.append(sums[:, -1])
             noise.append(deviation)
+    leaves = list(of_each(np.stack(values), outputs))
     if settings.leaves == "means":  # which release no counts
-        forest = Forest.of(trees, values)
+        forest = Forest.of(trees, leaves)
     else:
-        mass = of_each(noisy_mass(np.stack(counts), plan.weight_bound), outputs)
-        forest = Forest.of(trees, values, mass, of_each(np.stack(noise), outputs))
+        mass = of_each(newton.noisy_mass(np.stack(counts), plan.weight_bound), outputs)
+        forest = Forest.of(trees, leaves, mass, of_each(np.stack(noise), outputs))
     return before.extended(forest, [outputs] * settings.n_estimators)
 
 
-class _Candidates:
-    """Split candidates of numbers: evenly spread, until a sketch is released."""
-
-    def __init__(self, plan: SarusPlan) -> None:
-        settings = plan.settings
-        self._plan = plan
-        self._sketch = HessianThresholds(plan.encoder, settings.n_candidates, settings.sketch_bins)
-        self._statistics = HESSIAN if settings.sketch_weights == "hessian" else COUNT
-
-    def refine(self, curator: Curator, output: int) -> None:
-        """Release a sketch, where there is one, and move the candidates."""
-        if self._plan.sketch is not None:
-            spans = NodeHistograms(stump(), self._sketch.cells(), output, self._statistics)
-            self._sketch.refine(curator.sums(spans, self._plan.sketch)[0, :, 0])
-
-    def splits(self) -> Splits:
-        """Return all split candidates."""
-        encoder = self._plan.encoder
-        features = tuple(range(len(encoder.domain.features)))
-        return splits_of(encoder, self._sketch.thresholds, features)
+def _refine(curator: Curator, plan: SarusPlan, sketch: HessianThresholds, output: int) -> None:
+    """Release a sketch, where there is one, and move the candidates."""
+    if plan.sketch is not None:
+        statistics = HESSIAN if plan.settings.sketch_weights == "hessian" else COUNT
+        spans = NodeHistograms(stump(), sketch.cells(), output, statistics)
+        sketch.refine(curator.sums(spans, plan.sketch)[0, :, 0])
 
 
 def _released_leaves(curator: Curator, plan: SarusPlan, tree: Tree, output: int) -> np.ndarray:
@@ -457,21 +408,14 @@ def _leaf_values(plan: SarusPlan, sums: np.ndarray, round_: int) -> tuple[np.nda
         step = replace(step, leaf_clip=clip)
     sigma = math.sqrt(2) * float(plan.leaf.scales[0])
     if settings.leaves == "means":
-        return _mean_values(step, sums[:, 0], sigma)
+        scale, most = step.gradient_clip / MEAN_STEPS, step.leaf_clip
+        rate = step.learning_rate * SCORE_STEPS
+        values = np.rint(np.clip(-sums[:, 0] * scale, -most, most) * rate).astype(np.int32)
+        return values, np.full(len(values), min(sigma * scale, most) * rate)
     values = step.values(sums[:, 0], sums[:, 1], plan.weight_bound)
     noise = step.noise(sums[:, 1], sigma, plan.weight_bound)
     thin = sums[:, 1] * grid_step(plan.weight_bound) < settings.min_child_weight
     return np.where(thin, 0, values).astype(np.int32), np.where(thin, 0.0, noise)
-
-
-def _mean_values(
-    step: NewtonStep, means: np.ndarray, sigma: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return leaf values of noisy means, and their standard deviations due to noise alone."""
-    size, most = step.gradient_clip / MEAN_STEPS, step.leaf_clip
-    rate = step.learning_rate * SCORE_STEPS
-    values = np.rint(np.clip(-means * size, -most, most) * rate).astype(np.int32)
-    return values, np.full(len(means), min(sigma * size, most) * rate)
 
 
 PRESETS: dict[str, dict[str, Any]] = {

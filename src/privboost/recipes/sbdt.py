@@ -12,11 +12,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from privboost._core.checks import check_choice
 from privboost._core.grid import BUDGET_STEPS
 from privboost._core.progress import Track
-from privboost.accounting.accountant import Accountant
-from privboost.accounting.accountants import RdpProfile
+from privboost.accounting.accountants import RdpAccountant
 from privboost.accounting.calibration import by_shares
 from privboost.accounting.events import Planned
 from privboost.accounting.formulas import best_order
@@ -31,35 +29,22 @@ from privboost.engine.queries import (
     TreeSums,
 )
 from privboost.engine.updates import AddTreeValues
-from privboost.losses.base import newton_losses
 from privboost.mechanisms.curator import Curator
-from privboost.models.trees import Forest, TreeScores
+from privboost.models.forest import Forest
+from privboost.models.trees import TreeScores
+from privboost.recipes.common import newton
 from privboost.recipes.common.candidates import (
     CATEGORY_SPLITS,
     RULES,
     HessianThresholds,
     RandomTrees,
     Thresholds,
+    check_candidates,
     even_thresholds,
 )
-from privboost.recipes.common.limits import (
-    check_candidates,
-    check_grid,
-    check_sampled_units,
-    check_scores,
-)
-from privboost.recipes.common.newton import (
-    NEWTON_STEP,
-    SPANS,
-    STEP_SIZE,
-    NewtonPlan,
-    NewtonStep,
-    initial_release,
-    noisy_mass,
-)
+from privboost.recipes.common.newton import NewtonPlan, NewtonStep
 from privboost.recipes.common.parameters import (
-    RATE,
-    SPAN_DOC,
+    SPAN_SHARE,
     Parameters,
     count,
     options,
@@ -69,10 +54,14 @@ from privboost.recipes.common.parameters import (
     share,
     size,
 )
-from privboost.recipes.common.plan import Budget, Draft, PublicRows, Shared, Task, task_of
-from privboost.recipes.common.probability_calibration import check_calibration, counts_release
-from privboost.recipes.common.target_range import plan_target_range
-from privboost.trees.tree import MAX_DEPTH, Tree, stump
+from privboost.recipes.common.plan import Budget, Draft, PublicRows, Shared, Task, check_grid
+from privboost.recipes.common.probability_calibration import (
+    calibrate_scores,
+    check_calibration,
+    counts_release,
+)
+from privboost.recipes.common.start import initial_release, plan_target_range
+from privboost.trees.tree import Tree, stump
 
 STREAM_RELEASES = 2**16
 """Releases that the individual filter of a stream's rows allows."""
@@ -91,28 +80,19 @@ _TYPICAL_VALUE = {"newton": 1 / 8, "gradient": 1 / 50, "squared": 1 / 8, "number
 class SBDTParameters(Parameters):
     """Parameters of S-BDT."""
 
-    _apart: ClassVar[tuple[str, ...]] = (*NEWTON_STEP, "loss")
+    _apart: ClassVar[tuple[str, ...]] = (*newton.NEWTON_STEP, "loss")
 
-    n_estimators: int = parameter(
-        None, count(), "Trees (for each class beyond two classes).", by_task=(300, 100)
-    )
-    max_depth: int = parameter(
-        None,
-        count(most=MAX_DEPTH),
-        f"Depth of the trees, at most {MAX_DEPTH}; they are complete.",
-        by_task=(6, 2),
-    )
-    learning_rate: float = parameter(0.1, size(), "Factor of each tree's values.")
+    n_estimators: int = parameter(None, *newton.TREES, by_task=(300, 100))
+    max_depth: int = parameter(None, *newton.DEPTH, by_task=(6, 2))
+    learning_rate: float = parameter(0.1, *newton.LEARNING_RATE)
     subsample: float = parameter(
         1.0,
-        RATE,
+        newton.RATE,
         "Probability of a row to be used for a tree. Below 1 the noise of the accounted release is "
         "smaller, but so is the sum; it regularises (like a larger `reg_lambda`) and seldom helps.",
     )
-    gradient_clip: float = parameter(
-        0.3, size(), "Bound of a row's gradient; a smaller clip means less noise."
-    )
-    hessian_clip: float = parameter(None, size(), "Bound of a row's Hessian.", by_task=(0.1, 1.0))
+    gradient_clip: float = parameter(0.3, *newton.GRADIENT_CLIP)
+    hessian_clip: float = parameter(None, *newton.HESSIAN_CLIP, by_task=(0.1, 1.0))
     hessian_share: float | None = parameter(
         None,
         share(),
@@ -121,14 +101,12 @@ class SBDTParameters(Parameters):
     )
     reg_lambda: float | None = parameter(
         None,
-        STEP_SIZE,
+        newton.STEP_SIZE,
         "λ, added to every sum of Hessians. By default it follows the noise, which is public: half "
         "a standard deviation of the noise in a leaf's sum for classes, a whole one for a number, "
         "so that leaves which noise alone could explain stay near zero; 1 without noise.",
     )
-    leaf_clip: float = parameter(
-        2.0, STEP_SIZE, "Bound of a tree's values (±), before the learning rate."
-    )
+    leaf_clip: float = parameter(2.0, *newton.LEAF_CLIP)
     boosting: str = parameter(
         "newton",
         options("newton", "gradient"),
@@ -190,9 +168,7 @@ class SBDTParameters(Parameters):
         "given edges); or at edges that follow released Hessians, refined in the first "
         "`candidate_rounds` updates.",
     )
-    n_candidates: int = parameter(
-        32, count(), "Split candidates of a number: at most 191, or as many as its given edges."
-    )
+    n_candidates: int = parameter(32, *newton.CANDIDATES)
     candidate_rounds: int = parameter(5, count(), 'Releases that refine "hessian" candidates.')
     candidate_share: float | None = parameter(
         0.1,
@@ -228,7 +204,7 @@ class SBDTParameters(Parameters):
         "Value of a leaf where noise leaves its sum of Hessians (or its count) below 0: "
         '"floor" takes the sum as 0, "zero" makes the leaf\'s value 0, as S-BDT\'s authors do.',
     )
-    span_share: float = parameter(None, share(or_else=0), SPAN_DOC, by_task=(0.0, 0.05))
+    span_share: float = parameter(None, *SPAN_SHARE, by_task=(0.0, 0.05))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -284,14 +260,8 @@ STREAM_PARAMETERS = frozenset(each.name for each in fields(SBDTParameters)) - {"
 class SBDTPlan(NewtonPlan):
     """Plan of boosting with data-independent trees.
 
-    Attributes
-    ----------
-    leaf : GaussianRelease
-        Release of the leaves of a batch of trees.
-    hessian : GaussianRelease or None
-        Release that refines candidates.
-    life : IndividualBudget or None
-        Budget of each row, where an individual privacy filter charges rows.
+    Releases of the leaves of a batch of trees, and of the Hessians that refine candidates; and the
+    budget of each row for life, where an individual privacy filter charges rows.
     """
 
     _hashed: ClassVar[tuple[str, ...]] = (*NewtonPlan._hashed, "leaf")
@@ -310,26 +280,21 @@ def plan_sbdt(
 ) -> SBDTPlan:
     """Plan a run with random trees, and calibrate its noise.
 
-    Parameters
-    ----------
-    given : mapping
-        Arguments of the estimator.
-    encoder : Encoder
-        Domain and binning.
-    weight_bound : float or None
-        Public bound of sample weights.
-    budget : Budget
-        Privacy budget.
-    batch : int, optional
-        Number of the batch in a stream, from 0: its rows have individual filters, and only the
-        first batch has an initial score. None is a run of its own.
+    `given` has the arguments of the estimator, and `batch` is the number of the batch in a stream,
+    from 0: its rows have individual filters, and only the first batch has an initial score. None is
+    a run of its own.
     """
-    target = task_of(encoder.domain.target)
-    settings = _read(given, target, batch)
+    target = Task.of(encoder.domain.target).target
+    defaults: dict[str, Any] = {"loss": newton.loss_from(given, target)}
+    if given["init_epsilon"] is not None or given["init_count_epsilon"] is not None:
+        defaults["init_share"] = 0
+    if defaults["loss"] != "logistic" or batch is not None:
+        defaults["calibration_share"] = 0
+    settings = SBDTParameters.read(given, target, **defaults)
     step = _step(settings, target)
     check_candidates(settings.n_candidates, encoder)
     trees = settings.n_estimators + settings.extra_estimators
-    check_scores(trees * step.leaf_clip * step.learning_rate)
+    newton.check_scores(trees * step.leaf_clip * step.learning_rate)
     draft = Draft(encoder, weight_bound, budget, given["accountant"], settings.loss)
     if batch is not None and target == "classes" and settings.loss != "logistic":
         raise ValueError('a stream of classes needs loss="logistic": its states are log-odds')
@@ -339,33 +304,16 @@ def plan_sbdt(
             "calibration_share must be 0 in a stream: rows would pay for the counts of every "
             "batch to come, on top of their individual budgets"
         )
-    check_sampled_units(settings.subsample, draft.contribution)
+    newton.check_sampled_units(settings.subsample, draft.contribution)
     made = _calibrate(draft, step, settings, batch)
-    planned = _n_releases(settings, draft.task)
-    if made.life is not None and planned > made.life.releases:
+    life, planned = made["life"], _n_releases(settings, draft.task)
+    if life is not None and planned > life.releases:
         raise ValueError(
-            f"n_estimators is too large: a stream has {made.life.releases} releases for life"
+            f"n_estimators is too large: a stream has {life.releases} releases for life"
         )
     follows = _NOISE_LAMBDA[target] if settings.reg_lambda is None else None
-    return SBDTPlan(
-        **draft.fields,
-        step=step.with_noise_lambda(follows, made.leaf.sigmas[1], weight_bound),
-        settings=settings,
-        **vars(made),
-    )
-
-
-def _read(given: Mapping[str, Any], target: str, batch: int | None) -> SBDTParameters:
-    """Read the parameters; defaults of shares are 0 where nothing could use them."""
-    unset = given["loss"] is None
-    loss = SBDTParameters.default("loss", target) if unset else given["loss"]
-    loss = check_choice("loss", loss, newton_losses(target))
-    defaults: dict[str, Any] = {"loss": loss}
-    if given["init_epsilon"] is not None or given["init_count_epsilon"] is not None:
-        defaults["init_share"] = 0
-    if loss != "logistic" or batch is not None:
-        defaults["calibration_share"] = 0
-    return SBDTParameters.read(given, target, **defaults)
+    step = step.with_noise_lambda(follows, made["leaf"].sigmas[1], weight_bound)
+    return SBDTPlan(**made | {"budget": budget}, step=step, settings=settings)
 
 
 def _step(settings: SBDTParameters, target: str) -> NewtonStep:
@@ -376,20 +324,6 @@ def _step(settings: SBDTParameters, target: str) -> NewtonStep:
     if target == "number":
         typical = _TYPICAL_VALUE["number"]
     return NewtonStep.of(settings, 1.0 if counts else settings.hessian_clip, typical)
-
-
-@dataclass(frozen=True)
-class _Made:
-    """Calibrated releases, by their names in `SBDTPlan`."""
-
-    accountant: Accountant
-    releases: tuple[Planned, ...]
-    leaf: GaussianRelease
-    init: GaussianRelease | LaplaceRelease | None
-    hessian: GaussianRelease | None
-    scores: GaussianRelease | None
-    life: IndividualBudget | None
-    span: GaussianRelease | None = None
 
 
 _APART_FROM_FILTER = ("init", "scores", "span")
@@ -420,8 +354,12 @@ def _wanted(draft: Draft, step: NewtonStep, settings: SBDTParameters, first: boo
         wanted.append(("scores", Planned(scores, outputs), settings.calibration_share))
         left -= settings.calibration_share
     if settings.candidates == "hessian" and draft.n_numbers:
-        spans = GaussianRelease(SPANS, 1.0, cells=draft.n_numbers, shares=(1.0,), **bound)
-        share = _candidate_share(settings, draft) * left
+        spans = GaussianRelease(newton.SPANS, 1.0, cells=draft.n_numbers, shares=(1.0,), **bound)
+        part = settings.candidate_share
+        if part is None:  # a histogram counts as a tree
+            histograms = settings.refinements * draft.n_numbers
+            part = histograms / (histograms + settings.n_regular_updates * outputs)
+        share = part * left
         wanted.append(("hessian", Planned(spans, settings.refinements), share))
         left -= share
     leaf = GaussianRelease(
@@ -435,22 +373,21 @@ def _wanted(draft: Draft, step: NewtonStep, settings: SBDTParameters, first: boo
     return [*wanted, ("leaf", Planned(leaf, settings.n_regular_updates * outputs), left)]
 
 
-def _candidate_share(settings: SBDTParameters, draft: Draft) -> float:
-    """Return the share of the refinements; by default a histogram counts as a tree."""
-    if settings.candidate_share is not None:
-        return settings.candidate_share
-    histograms = settings.refinements * draft.n_numbers
-    return histograms / (histograms + settings.n_regular_updates * draft.task.n_outputs)
-
-
 def _calibrate(
     draft: Draft, step: NewtonStep, settings: SBDTParameters, batch: int | None
-) -> _Made:
-    """Calibrate all releases; an initial score with an ε of its own is subtracted first."""
+) -> dict[str, Any]:
+    """Calibrate all releases, and return the plan's fields.
+
+    An initial score with an ε of its own is subtracted first.
+    """
     wanted = _wanted(draft, step, settings, first=not batch)
     fixed = _fixed_initial_score(draft, settings) if not batch else None
     if isinstance(draft.budget, PublicRows):
-        return _without_noise(draft, wanted, fixed, settings)
+        # No budget of exact releases ends, so extra trees are like all others.
+        *others, (name, leaf, share) = wanted
+        first: list[Shared] = [] if fixed is None else [("init", fixed, share)]
+        trees = replace(leaf, count=settings.n_updates * draft.task.n_outputs)
+        return _calibrate_plain(draft, [*first, *others, (name, trees, share)])
     if fixed is not None:
         before = (*draft.budget.before, fixed)
         draft = replace(draft, budget=replace(draft.budget, before=before))
@@ -462,8 +399,7 @@ def _calibrate(
         made = _calibrate_renyi_budget(draft, wanted, settings, batch)
     if fixed is None:
         return made
-    assert isinstance(fixed.event, LaplaceRelease)
-    return replace(made, init=fixed.event, releases=(fixed, *made.releases))
+    return made | {"init": fixed.event, "releases": (fixed, *made["releases"])}
 
 
 def _fixed_initial_score(draft: Draft, settings: SBDTParameters) -> Planned | None:
@@ -490,26 +426,15 @@ def _fixed_initial_score(draft: Draft, settings: SBDTParameters) -> Planned | No
     return Planned(init, outputs)
 
 
-def _calibrate_plain(draft: Draft, wanted: list[Shared]) -> _Made:
+def _calibrate_plain(draft: Draft, wanted: list[Shared]) -> dict[str, Any]:
     """Multiply the noise of all releases by one factor."""
     made = draft.share(wanted)
-    events = made["leaf"], made.get("init"), made.get("hessian"), made.get("scores")
-    return _Made(made.accountant, made.releases, *events, life=None, span=made.get("span"))
-
-
-def _without_noise(
-    draft: Draft, wanted: list[Shared], fixed: Planned | None, settings: SBDTParameters
-) -> _Made:
-    """Plan exact releases of public rows: no budget ends, so extra trees are like all others."""
-    *others, (name, leaf, share) = wanted
-    first: list[Shared] = [] if fixed is None else [("init", fixed, share)]
-    trees = replace(leaf, count=settings.n_updates * draft.task.n_outputs)
-    return _calibrate_plain(draft, [*first, *others, (name, trees, share)])
+    return made.fields_with("leaf", "init", "hessian", "scores") | {"life": None}
 
 
 def _calibrate_gaussian_budget(
     draft: Draft, wanted: list[Shared], settings: SBDTParameters, batch: int | None
-) -> _Made:
+) -> dict[str, Any]:
     """Calibrate a Gaussian filter: a budget of μ² for each row that the regular releases fill."""
     apart = [part for part in wanted if part[0] in _APART_FROM_FILTER]
     paid = [part for part in wanted if part[0] not in _APART_FROM_FILTER]
@@ -528,17 +453,14 @@ def _calibrate_gaussian_budget(
     )
     share = sum(share for _, _, share in paid)
     made = draft.share([*apart, ("life", Planned(life, 1), share)])
-    life = made["life"]
-    events = {name: event.scaled(life.noise) for name, event in whole.items()}
+    events = {name: event.scaled(made["life"].noise) for name, event in whole.items()}
     check_grid(events.values())
-    leaf, hessian = events["leaf"], events.get("hessian")
-    init, scores, span = (made.get(name) for name in _APART_FROM_FILTER)
-    return _Made(made.accountant, made.releases, leaf, init, hessian, scores, life, span)
+    return made.fields_with("init", "scores", "hessian", "life") | events
 
 
 def _calibrate_renyi_budget(
     draft: Draft, wanted: list[Shared], settings: SBDTParameters, batch: int | None
-) -> _Made:
+) -> dict[str, Any]:
     """Calibrate a Rényi filter: its budget is the regular releases' cost at the best order."""
     if draft.accountant not in ("auto", "rdp"):
         raise ValueError(
@@ -548,16 +470,17 @@ def _calibrate_renyi_budget(
     rounding, budget = _rounding(wanted), draft.budget
     less = replace(budget, epsilon=budget.epsilon * (1 - 2 * rounding))
     made = _calibrate_plain(replace(draft, budget=less, accountant="rdp"), wanted)
-    alpha = best_order(RdpProfile((*budget.before, *made.releases)).rho, budget.delta)
-    own = (made.init, made.scores, made.span)
-    apart = tuple(p for p in made.releases if any(p.event is each for each in own))
-    paid = tuple(p for p in made.releases if p not in apart)
-    rho = RdpProfile(paid).rho(alpha) * (1 + rounding)
+    releases: tuple[Planned, ...] = made["releases"]
+    alpha = best_order(RdpAccountant((*budget.before, *releases)).rho, budget.delta)
+    own = [made[name] for name in _APART_FROM_FILTER]
+    apart = tuple(p for p in releases if any(p.event is each for each in own))
+    paid = tuple(p for p in releases if p not in apart)
+    rho = RdpAccountant(paid).rho(alpha) * (1 + rounding)
     if not rho > 0:
         raise ValueError("epsilon is too small for a budget of Rényi divergence")
-    releases = _n_releases(settings, draft.task, batch)
-    life = RenyiBudget(_life_of(batch), 1 / rho, releases=releases, alpha=alpha)
-    return replace(made, life=life, releases=(*apart, Planned(life, 1)))
+    n_releases = _n_releases(settings, draft.task, batch)
+    life = RenyiBudget(_life_of(batch), 1 / rho, releases=n_releases, alpha=alpha)
+    return made | {"life": life, "releases": (*apart, Planned(life, 1))}
 
 
 def _rounding(wanted: list[Shared]) -> float:
@@ -578,39 +501,38 @@ def _life_of(batch: int | None) -> str:
 
 
 def boost_sbdt(
+    curator: Curator, plan: SBDTPlan, generator: np.random.Generator, track: Track = iter
+) -> TreeScores:
+    """Train a model of random trees; `generator` is the public randomness of their structures.
+
+    Privacy
+    -------
+    Spends `plan.releases`: the initial score, those of `add_trees`, and the counts by score.
+    """
+    before = newton.start_boosting(curator, plan, plan.settings.init_clip)
+    model = add_trees(curator, plan, generator, before, track)
+    return calibrate_scores(curator, plan, plan.scores, model)
+
+
+def add_trees(
     curator: Curator,
     plan: SBDTPlan,
-    structures: RandomTrees,
+    generator: np.random.Generator,
     before: TreeScores,
     track: Track = iter,
 ) -> TreeScores:
     """Add random trees to a model that has an initial score.
 
-    Parameters
-    ----------
-    curator : Curator
-        Releases noisy sums, and updates the rows' scores.
-    plan : SBDTPlan
-        Plan whose releases are reserved.
-    structures : RandomTrees
-        Generator of trees.
-    before : TreeScores
-        Model so far.
-    track : callable
-        Progress bar around the updates.
-
-    Returns
-    -------
-    TreeScores
-        Model with the new trees.
-
     Privacy
     -------
-    Spends `plan.releases` but for the initial score: the leaves of each batch of trees for each
-    output, and the refinements of candidates; or, with individual filters, the budgets of rows.
-    The number of updates is fixed, however many rows are still active.
+    Spends the leaves of each batch of trees for each output, and the refinements of candidates; or,
+    with individual filters, the budgets of rows. The number of updates is fixed, however many rows
+    are still active.
     """
-    settings = plan.settings
+    settings, outputs = plan.settings, plan.task.n_outputs
+    structures = RandomTrees(
+        plan.encoder, settings.max_depth, settings.features, settings.category_splits, generator
+    )
     if plan.life is not None:
         curator.open_budget(plan.life)
     thresholds: Thresholds = even_thresholds(
@@ -624,14 +546,16 @@ def boost_sbdt(
     updates = []
     for update in track(range(settings.n_updates)):
         if plan.hessian is not None and update < settings.refinements:
-            thresholds = _refine(curator, plan, refined, update)
+            spans = NodeHistograms(stump(), refined.cells(), update % outputs, HESSIAN)
+            refined.refine(curator.sums(spans, plan.hessian)[0, :, 0])
+            thresholds = refined.thresholds
         batch = tuple(
             structures.draw(number, thresholds)
             for number in range(len(trees), min(len(trees) + settings.batch_size, total))
         )
-        steps = np.empty((plan.task.n_outputs, len(batch), batch[0].n_leaves), dtype=np.int32)
+        steps = np.empty((outputs, len(batch), batch[0].n_leaves), dtype=np.int32)
         hessian = np.empty(steps.shape, dtype=np.int64)
-        for output in range(plan.task.n_outputs):
+        for output in range(outputs):
             query = TreeSums(batch, output, settings.statistics)
             sums = curator.sums(query, plan.leaf)
             hessian[output] = sums[..., 1]
@@ -647,16 +571,125 @@ def boost_sbdt(
     noise = plan.step.noise(released, float(plan.leaf.sigmas[0]), plan.weight_bound)
     noise /= np.repeat(updates, updates)[:, None, None]
     noise[settings.left_at_zero(released)] = 0
-    mass = noisy_mass(released, plan.weight_bound)
+    mass = newton.noisy_mass(released, plan.weight_bound)
     return before.extended(Forest.of(trees, values, mass, noise), updates)
 
 
-def _refine(
-    curator: Curator, plan: SBDTPlan, refined: HessianThresholds, update: int
-) -> Thresholds:
-    """Release histograms of Hessians, of one output after the other, and move the thresholds."""
-    assert plan.hessian is not None
-    output = update % plan.task.n_outputs
-    query = NodeHistograms(stump(), refined.cells(), output, HESSIAN)
-    refined.refine(curator.sums(query, plan.hessian)[0, :, 0])
-    return refined.thresholds
+DELTA = 5e-8
+"""δ of all published runs of S-BDT."""
+
+COUNT_EPSILON = 0.005
+"""ε_ds of the published runs: ε of the row count in S-BDT's initial score."""
+
+_SBDT: dict[str, Any] = {
+    "delta": DELTA,
+    "learning_rate": 0.1,
+    "leaf_clip": 2.0,
+    "features": "cyclical",
+    "candidates": "grid",
+    "n_candidates": 32,
+    "category_splits": "one",
+    "negative_hessian": "zero",
+    "init_noise": "laplace",
+    "init_share": 0.0,
+    "calibration_share": 0.0,
+    "span_share": 0.0,
+    "accountant": "rdp",
+}
+
+
+def _adult(epsilon: float, trees: int, depth: int, rate: float, clip: float, lam: float) -> Any:
+    return _SBDT | {
+        "epsilon": epsilon,
+        "n_estimators": trees,
+        "max_depth": depth,
+        "subsample": rate,
+        "gradient_clip": clip,
+        "hessian_clip": 0.1,
+        "hessian_share": 0.04,
+        "reg_lambda": lam,
+        "boosting": "newton",
+    }
+
+
+def _abalone(epsilon: float, trees: int, depth: int, clip: float, starts: bool = True) -> Any:
+    own = {
+        "init_clip": 0.5,
+        "init_epsilon": 0.1 * epsilon,
+        "init_count_epsilon": COUNT_EPSILON,
+    }
+    return (
+        _SBDT
+        | {
+            "epsilon": epsilon,
+            "n_estimators": trees,
+            "max_depth": depth,
+            "subsample": 0.1,
+            "gradient_clip": clip,
+            "hessian_clip": 1.0,
+            "hessian_share": 0.3,
+            "reg_lambda": 15.0,
+            "boosting": "gradient",
+        }
+        | (own if starts else {})
+    )
+
+
+_TR: dict[str, Any] = {
+    "max_depth": 4,
+    "learning_rate": 0.3,
+    "subsample": 1.0,
+    "gradient_clip": 1.0,
+    "reg_lambda": 1.0,
+    "leaf_clip": 2.0,
+    "init_share": 0.0,
+    "calibration_share": 0.0,
+    "span_share": 0.0,
+    "boosting": "newton",
+    "n_candidates": 32,
+    "candidate_rounds": 5,
+    "candidate_share": None,
+    "candidate_rule": "merge",
+    "category_splits": "one",
+    "extra_estimators": 0,
+    "batch_size": 1,
+    "negative_hessian": "floor",
+    "accountant": "rdp",
+}
+"""The number of trees is not among them: it was varied, from 25 to 300."""
+
+
+def _totally_random(hessian_clip: float) -> dict[str, dict[str, Any]]:
+    """Return the variants for a bound of Hessians; gradients are bounded by 1.
+
+    Both sums have noise of one size, so the Hessian's share follows from its bound.
+    """
+    share = hessian_clip**2 / (1 + hessian_clip**2)
+    shared = _TR | {"hessian_clip": hessian_clip, "hessian_share": share}
+    return {
+        "TR": shared | {"features": "uniform", "candidates": "grid"},
+        "TR_cyc": shared | {"features": "cyclical", "candidates": "grid"},
+        "TR_ada": shared | {"features": "uniform", "candidates": "hessian"},
+        "TR_ada_cyc": shared | {"features": "cyclical", "candidates": "hessian"},
+    }
+
+
+CLASS_PRESETS: dict[str, dict[str, Any]] = {
+    "S-BDT_adult_0.01": _adult(0.01, 50, 5, 0.01, 0.5, 10.0),
+    "S-BDT_adult_0.02": _adult(0.02, 100, 6, 0.01, 0.5, 10.0),
+    "S-BDT_adult_0.03": _adult(0.03, 400, 6, 0.01, 0.3, 10.0),
+    "S-BDT_adult_0.1": _adult(0.1, 400, 6, 1.0, 0.3, 10.0),
+    "S-BDT_adult_0.5": _adult(0.5, 200, 6, 1.0, 0.8, 5.0),
+    **_totally_random(0.25),
+}
+"""For classes."""
+
+NUMBER_PRESETS: dict[str, dict[str, Any]] = {
+    "S-BDT_abalone_0.05": _abalone(0.05, 100, 2, 0.1),
+    "S-BDT_abalone_0.1": _abalone(0.1, 50, 2, 0.3),
+    "S-BDT_abalone_0.2": _abalone(0.2, 50, 3, 0.3),
+    "S-BDT_abalone_0.3": _abalone(0.3, 100, 2, 0.3),
+    "S-BDT_abalone_0.5": _abalone(0.5, 150, 2, 0.3, starts=False),
+    **_totally_random(1.0),
+}
+"""For a number."""

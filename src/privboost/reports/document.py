@@ -98,11 +98,9 @@ class Text(Block):
     tone: Tone = Tone.plain
 
     def to_html(self) -> str:
-        """Return a paragraph whose class is its tone."""
         return f'<p class="{self.tone}">{escape(self.text)}</p>'
 
     def to_markdown(self) -> str:
-        """Return a paragraph, or a quotation where the tone is not plain."""
         text = escape_markdown(self.text)
         if self.tone == Tone.warning:
             return f"> {_WARNING}\n>\n> {text}"
@@ -116,11 +114,9 @@ class BulletList(Block):
     items: tuple[str, ...]
 
     def to_html(self) -> str:
-        """Return an unordered list."""
         return f"<ul>{''.join(f'<li>{escape(item)}</li>' for item in self.items)}</ul>"
 
     def to_markdown(self) -> str:
-        """Return a list with dashes."""
         return "\n".join(f"- {escape_markdown(item)}" for item in self.items)
 
 
@@ -146,7 +142,6 @@ class Table(Block):
     numbers: frozenset[int] = frozenset()
 
     def to_html(self) -> str:
-        """Return a table with scopes of its headers."""
         kind = "" if self.head else ' class="facts"'
         head = "".join(
             f'<th scope="col"{self._alignment(column)}>{escape(name)}</th>'
@@ -170,7 +165,6 @@ class Table(Block):
         return ' class="number"' if column in self.numbers else ""
 
     def to_markdown(self) -> str:
-        """Return a pipe table below its caption."""
         head = self.head or ("", "")
         rule = tuple("---:" if column in self.numbers else "---" for column in range(len(head)))
         escaped = [tuple(map(escape_markdown, row)) for row in (head, *self.rows)]
@@ -186,7 +180,6 @@ class StackedBar(Block):
     parts: tuple[tuple[str, float], ...]
 
     def to_html(self) -> str:
-        """Return a stacked bar in SVG with a legend."""
         label = "; ".join(f"{name} {share:.1%}" for name, share in self.parts)
         bars, legend, start = [], [], 0.0
         for (name, share), colour in zip(self.parts, _COLOURS, strict=False):
@@ -209,7 +202,6 @@ class StackedBar(Block):
         )
 
     def to_markdown(self) -> str:
-        """Return a table with a bar of characters for each part."""
         rows = tuple(
             (name, f"{share:.1%}", "█" * round(share * _BAR_CHARACTERS))
             for name, share in self.parts
@@ -236,7 +228,6 @@ class PrivacyCurvePlot(Block):
     mark: tuple[float, float]
 
     def to_html(self) -> str:
-        """Return the curve, its axes and the mark in SVG."""
         epsilon, delta = self.mark
         curve = [(e, math.log10(d)) for e, d in self.points]
         low = math.floor(min([y for _, y in curve] + [-1.0]))

@@ -1,8 +1,7 @@
-"""Sections about a privacy report: guarantee, curve, accountants, releases, provenance.
+"""Sections of a document about a privacy report, with the bounds on attacks that it proves.
 
-Bounds on membership inference that follow from proved pairs of ε and δ.
-
-`docs/guarantees/odds.md` has the proofs.
+Bounds on membership inference follow from proved pairs of ε and δ; `docs/guarantees/odds.md` has
+the proofs.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from privboost.reports.document import (
     Text,
     Tone,
 )
-from privboost.reports.record import ReportRecord
+from privboost.reports.report import PrivacyReport
 
 Point = tuple[float, float]
 """An ε and a δ for which (ε, δ)-DP is proved."""
@@ -46,7 +45,7 @@ _DELTAS = (
 )
 
 
-def proved_points(report: ReportRecord) -> tuple[Point, ...]:
+def proved_points(report: PrivacyReport) -> tuple[Point, ...]:
     """Return the stated (ε, δ) and the points of the report's curve, sorted by δ."""
     curve = () if report.curve is None else curve_points(report.curve)
     return _falling([(report.epsilon, report.delta), *curve])
@@ -138,7 +137,7 @@ _MAX_PLOTTED = 1e4
 _TABLE_DELTAS = tuple(10.0**-power for power in range(3, 13))
 
 
-def report_document(report: ReportRecord) -> Document:
+def report_document(report: PrivacyReport) -> Document:
     """Return a document about a report alone."""
     sections = (
         guarantee_section(report),
@@ -151,7 +150,7 @@ def report_document(report: ReportRecord) -> Document:
     return Document(f"Privacy report{about}", report.guarantee, sections)
 
 
-def guarantee_section(report: ReportRecord) -> Section:
+def guarantee_section(report: PrivacyReport) -> Section:
     """Return the guarantee for readers without a background in differential privacy."""
     if report.public_rows:
         blocks: tuple[Block, ...] = (
@@ -185,7 +184,7 @@ def guarantee_section(report: ReportRecord) -> Section:
     return Section("Guarantee", blocks)
 
 
-def _guessing(report: ReportRecord) -> str:
+def _guessing(report: PrivacyReport) -> str:
     right = _percent_up(best_guess(proved_points(report)), 1)
     if report.relation == Relation.REPLACE_ONE:
         membership = "which of two rows was in the data"
@@ -206,7 +205,7 @@ def _percent_up(probability: float, places: int) -> str:
     return f"{min(math.ceil(probability * 100 * tens) / tens, 100.0):g}"
 
 
-def detail_sections(report: ReportRecord) -> tuple[Section, ...]:
+def detail_sections(report: PrivacyReport) -> tuple[Section, ...]:
     """Return the exact guarantee, at every δ and by every accountant."""
     if report.public_rows:
         return ()
@@ -219,7 +218,7 @@ def detail_sections(report: ReportRecord) -> tuple[Section, ...]:
     )
 
 
-def _guarantee_table(report: ReportRecord) -> Table:
+def _guarantee_table(report: PrivacyReport) -> Table:
     cost = f"({round_up(report.epsilon)}, {round_up(report.delta)})-differential privacy"
     facts = [
         ("Guarantee", f"none: seeded (else {cost})" if report.seeded else report.guarantee),
@@ -258,7 +257,7 @@ def _attack_table(points: tuple[Point, ...]) -> Table:
     )
 
 
-def _curve_blocks(report: ReportRecord, points: tuple[Point, ...]) -> tuple[Block, ...]:
+def _curve_blocks(report: PrivacyReport, points: tuple[Point, ...]) -> tuple[Block, ...]:
     if report.curve is None or report.epsilon > _MAX_PLOTTED:
         return (Text("This report has no more than the one epsilon and delta that it states."),)
     rows = [
@@ -279,7 +278,7 @@ def _curve_blocks(report: ReportRecord, points: tuple[Point, ...]) -> tuple[Bloc
     )
 
 
-def _accountant_table(report: ReportRecord) -> Table:
+def _accountant_table(report: PrivacyReport) -> Table:
     """Tabulate the ε of every accountant for the same releases."""
     theories = {name: kind.theory for name, kind in ACCOUNTANTS.items()}
     theories["sum"] = "the epsilons of several guarantees, added up"
@@ -302,7 +301,7 @@ def _accountant_table(report: ReportRecord) -> Table:
     )
 
 
-def release_section(report: ReportRecord) -> Section:
+def release_section(report: PrivacyReport) -> Section:
     """Return the releases as a table, and their shares of the budget as a bar."""
     if not report.releases:
         return Section("Releases", (Text("None."),))
@@ -324,7 +323,7 @@ def release_section(report: ReportRecord) -> Section:
     return Section("Releases", tuple(blocks))
 
 
-def _shares(report: ReportRecord) -> tuple[tuple[str, float], ...]:
+def _shares(report: PrivacyReport) -> tuple[tuple[str, float], ...]:
     """Return names with shares, the largest first, small ones merged."""
     shares: dict[str, float] = {}
     for each in report.releases:
@@ -337,23 +336,17 @@ def _shares(report: ReportRecord) -> tuple[tuple[str, float], ...]:
     return tuple(parts)
 
 
-def assumption_section(report: ReportRecord) -> Section:
+def assumption_section(report: PrivacyReport) -> Section:
     """Return the assumptions of the guarantee."""
     assumed = report.assumptions
     return Section("Assumptions", (BulletList(assumed) if assumed else Text("None."),))
 
 
-def provenance_section(report: ReportRecord, digest: str, rendered: date) -> Section:
+def provenance_section(report: PrivacyReport, digest: str, rendered: date) -> Section:
     """Return parameters, hashes and versions.
 
-    Parameters
-    ----------
-    report : PrivacyReport
-        Report of the training.
-    digest : str
-        SHA-256 of the model file; empty without a model.
-    rendered : date
-        Date of the document; models carry none.
+    The digest is the SHA-256 of the model file, empty without a model. Models carry no date:
+    `rendered` is that of the document.
     """
     facts = [
         ("Trained with" if digest else "Made with", report.software),

@@ -81,14 +81,9 @@ class CellPart:
 
 @dataclass(frozen=True, eq=False)
 class CellMap:
-    """One or several parts, whose cells are numbered consecutively.
+    """One or several parts, whose cells are numbered consecutively; a row has one cell of each.
 
-    A row has exactly one cell of each part.
-
-    Attributes
-    ----------
-    parts : tuple of CellPart
-        The parts. Two of them may have the same feature.
+    Two parts may have the same feature.
     """
 
     parts: tuple[CellPart, ...]

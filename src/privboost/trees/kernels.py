@@ -1,10 +1,15 @@
 """Kernels that route rows down a tree. Indices are unsigned, as in `engine.kernels`.
 
-A node sends the codes of some intervals ("runs") to the right: most often one. Processors compare
-64 codes with the ends of an interval in a few instructions, so evaluating all nodes of a level for
-a stride of 512 rows is faster than looking up each row's own node, as long as intervals are few.
-The result is a bitmask for each split, one bit a row, in words of 64. numba has no vector types, so
-intrinsics emit LLVM IR for these comparisons.
+A node sends the codes of some intervals to the right: most often one. Processors compare 64 codes
+with the ends of an interval in a few instructions, so evaluating all nodes of a level for all rows
+is faster than looking up each row's own node, as long as intervals are few. The results are
+bitmasks, one bit for each row in words of 64. numba has no vector types, so intrinsics emit LLVM IR
+for a stride of 512 rows, which LLVM compiles to the vector instructions of the processor.
+
+Arguments that recur: `narrow` and `wide` are the codes of rows, `slots` the columns of nodes or
+splits (narrow ones first), `split_bits` the bitmasks of unique splits, `WORDS` words for each,
+`split_of` the split of each node, `at_node` bitmasks of the rows at each node, and `by_level`
+bitmasks of the rows that go right at each level.
 """
 
 from __future__ import annotations
@@ -45,7 +50,7 @@ def _repeated(builder, code, many):
     return builder.shuffle_vector(first, nothing, places)
 
 
-def _mark_run(context, builder, signature, arguments, more):
+def _mark_interval(context, builder, signature, arguments, more):
     """Write the bitmask of rows whose codes lie in an interval, or add them to the bitmask."""
     kinds = signature.args
     code = context.get_value_type(kinds[0].dtype)
@@ -63,46 +68,36 @@ def _mark_run(context, builder, signature, arguments, more):
     return context.get_dummy_value()
 
 
-def _kinds_of_run(codes, split_bits):
+def _kinds_of_interval(codes, split_bits):
     return types.none(codes, types.uint64, codes.dtype, codes.dtype, split_bits, types.uint64)
 
 
 @intrinsic
-def set_run(typing_context, codes, place, begin, length, split_bits, at):
+def set_interval(typing_context, codes, place, begin, length, split_bits, at):
     """Write the bitmask of a stride's rows, from an index on, whose codes lie in an interval."""
 
     def generate(context, builder, signature, arguments):
-        return _mark_run(context, builder, signature, arguments, False)
+        return _mark_interval(context, builder, signature, arguments, False)
 
-    return _kinds_of_run(codes, split_bits), generate
+    return _kinds_of_interval(codes, split_bits), generate
 
 
 @intrinsic
-def add_run(typing_context, codes, place, begin, length, split_bits, at):
+def add_interval(typing_context, codes, place, begin, length, split_bits, at):
     """Add the rows of one more interval to a bitmask."""
 
     def generate(context, builder, signature, arguments):
-        return _mark_run(context, builder, signature, arguments, True)
+        return _mark_interval(context, builder, signature, arguments, True)
 
-    return _kinds_of_run(codes, split_bits), generate
+    return _kinds_of_interval(codes, split_bits), generate
 
 
 @intrinsic
-def part_rows(typing_context, split_bits, line_of, first, nodes, at_node, by_level, level, deeper):
-    """Split the rows of all nodes of a level.
+def part_rows(typing_context, split_bits, split_of, first, nodes, at_node, by_level, level, deeper):
+    """Split the rows of all nodes of a level, whose first node's split is `split_of[first]`.
 
-    Parameters
-    ----------
-    turns : uint64 array
-        The bitmasks of unique splits.
-    line_of, first, nodes : uint16 array, int, int
-        The split of each node, the index of the level's first node, and its number of nodes.
-    at_node : uint64 array
-        Bitmasks of the rows at each node, level by level; those of children are written.
-    by_level, level : uint64 array, int
-        Bitmasks of the rows that go right at each level; that of this level is written.
-    deeper : bool
-        Whether the children's bitmasks are needed.
+    The bitmasks of the level in `by_level` are written, and with `deeper` those of children in
+    `at_node`.
     """
 
     def generate(context, builder, signature, arguments):
@@ -129,7 +124,7 @@ def part_rows(typing_context, split_bits, line_of, first, nodes, at_node, by_lev
         return context.get_dummy_value()
 
     place = types.uint64
-    kinds = (split_bits, line_of, place, place, at_node, by_level, place, types.boolean)
+    kinds = (split_bits, split_of, place, place, at_node, by_level, place, types.boolean)
     return types.none(*kinds), generate
 
 
@@ -163,12 +158,12 @@ _MOST_WIDE = 2**16 - 1
 
 
 @inlined
-def find_intervals(line, most, begin, length, found):
+def find_intervals(goes_right, most, begin, length, found):
     """Write the intervals of codes that go right: at least one, which may be empty.
 
     Parameters
     ----------
-    line : uint8 array
+    goes_right : uint8 array
         1 for each code that goes right.
     most : int
         How many intervals there may be.
@@ -183,9 +178,9 @@ def find_intervals(line, most, begin, length, found):
         How many there are now; −1 if there are too many.
     """
     before, code = found, 0
-    while code < line.size:
+    while code < goes_right.size:
         end = code
-        while end < line.size and line[end] and end - code < _MOST_WIDE:
+        while end < goes_right.size and goes_right[end] and end - code < _MOST_WIDE:
             end += 1
         if end > code:
             if found - before >= most:
@@ -203,19 +198,10 @@ def find_intervals(line, most, begin, length, found):
 
 @compiled
 def find_intervals_of_level(goes_right, most, first, begin, length):
-    """Write the intervals of all nodes of a level, which together may have `most`.
+    """Write the intervals of all nodes of a level; return whether there are at most `most`.
 
-    Parameters
-    ----------
-    goes_right : uint8 array of shape (nodes, codes)
-    first : int32 array
-        The index of each node's first interval, and the end of the last node's; all but the first
-        entry are written.
-
-    Returns
-    -------
-    bool
-        Whether there are no more than `most`.
+    `goes_right` has shape (nodes, codes). `first` has the index of each node's first interval, and
+    the end of the last node's; all but its first entry are written.
     """
     for node in range(goes_right.shape[0]):
         left = most - (first[node] - first[0])
@@ -228,23 +214,12 @@ def find_intervals_of_level(goes_right, most, first, begin, length):
 
 @inlined
 def mark_splits(narrow, wide, rows, place, slots, first, begin, length, lines, split_bits):
-    """Write the bitmasks of unique splits: which rows of a stride each sends to the right.
+    """Write the bitmasks of splits: which rows of a stride each sends to the right.
 
-    Parameters
-    ----------
-    narrow, wide : arrays
-        Codes, column after column.
-    rows, place : int
-        The rows of a column, and the first row of the stride.
-    slots : uint16 array
-        The column of each split, narrow ones first.
-    first, begin, length : arrays
-        The intervals of each split; see `find_runs`. (Not a tuple: unpacking one changes reference
-        counts of its arrays, for which threads wait for each other.)
-    lines : int
-        How many splits there are.
-    turns : uint64 array
-        The bitmasks, `WORDS` words for each split; written.
+    `narrow` and `wide` hold column after column of `rows` codes, and `place` is the first row of
+    the stride. `first`, `begin` and `length` are the intervals of each split; see `find_intervals`.
+    (Not a tuple: unpacking one changes reference counts of its arrays, for which threads wait for
+    each other.)
     """
     one, thin = np.uint64(1), np.uint64(narrow.size)
     for line in range(np.uint64(lines)):
@@ -252,13 +227,13 @@ def mark_splits(narrow, wide, rows, place, slots, first, begin, length, lines, s
         run, last = np.uint64(first[line]), np.uint64(first[line + one])
         start = slot * rows + place
         if start < thin:
-            set_run(narrow, start, *_narrowed(begin[run], length[run]), split_bits, at)
+            set_interval(narrow, start, *_narrowed(begin[run], length[run]), split_bits, at)
             for more in range(run + one, last):
-                add_run(narrow, start, *_narrowed(begin[more], length[more]), split_bits, at)
+                add_interval(narrow, start, *_narrowed(begin[more], length[more]), split_bits, at)
         else:
-            set_run(wide, start - thin, begin[run], length[run], split_bits, at)
+            set_interval(wide, start - thin, begin[run], length[run], split_bits, at)
             for more in range(run + one, last):
-                add_run(wide, start - thin, begin[more], length[more], split_bits, at)
+                add_interval(wide, start - thin, begin[more], length[more], split_bits, at)
 
 
 @inlined
@@ -269,27 +244,16 @@ def _narrowed(begin, length):
 
 
 @inlined
-def route_stride(split_bits, line_of, root, levels, at_node, by_level):
-    """Route the rows of a stride down a tree.
+def route_stride(split_bits, split_of, root, levels, at_node, by_level):
+    """Route the rows of a stride, all of which are at the root, down a tree's levels.
 
-    Parameters
-    ----------
-    turns : uint64 array
-        The bitmasks of unique splits.
-    line_of, root : uint16 array, int
-        The split of each node, and the index of the root.
-    levels : int
-        How many levels there are.
-    at_node : uint64 array
-        Bitmasks of the rows at each node; all rows are at the first.
-    by_level : uint64 array
-        Bitmasks of the rows that go right at each level; written.
+    `root` is the index of the tree's root in `split_of`.
     """
     one = np.uint64(1)
     for level in range(np.uint64(levels)):
         nodes = one << level
         deeper, first = level + one < levels, root + nodes - one
-        part_rows(split_bits, line_of, first, nodes, at_node, by_level, level, deeper)
+        part_rows(split_bits, split_of, first, nodes, at_node, by_level, level, deeper)
 
 
 @inlined
@@ -304,24 +268,15 @@ def start_at_root(nodes):
 def route_by_intervals(narrow, wide, slots, levels, first, begin, length, node):
     """Route at least `FEWEST_ROWS` rows from the root down the levels that have intervals.
 
-    Parameters
-    ----------
-    narrow, wide : arrays
-        Codes, column after column.
-    slots : uint16 array
-        The column of each node, narrow ones first.
-    levels, first, begin, length
-        The intervals that go right; see `trees.tree.CodeIntervals`.
-    node : uint16 array
-        The node of each row, numbered within its level; written.
+    The node of each row, numbered within its level, is written to `node`.
     """
     rows, stride, nodes = np.uint64(node.size), np.uint64(STRIDE), (1 << levels) - 1
     split_bits, by_level = np.empty(WORDS * nodes, np.uint64), np.empty(WORDS * levels, np.uint64)
-    at_node, line_of = start_at_root(nodes), np.arange(nodes).astype(np.uint16)
+    at_node, split_of = start_at_root(nodes), np.arange(nodes).astype(np.uint16)
     for start in range(np.uint64(0), rows, stride):
         place = start if start + stride <= rows else rows - stride  # some rows are routed twice
         mark_splits(narrow, wide, rows, place, slots, first, begin, length, nodes, split_bits)
-        route_stride(split_bits, line_of, np.uint64(0), levels, at_node, by_level)
+        route_stride(split_bits, split_of, np.uint64(0), levels, at_node, by_level)
         write_nodes(by_level, np.uint64(levels), node, place)
 
 
@@ -333,12 +288,7 @@ LANES = 4
 def route_level(narrow, wide, n_narrow, slots, goes_right, node):
     """Move each row from its node of one level to a child: node ← 2·node + (0 left, 1 right).
 
-    Parameters
-    ----------
-    slots : uint16 array
-        The column of each node of the level, narrow ones first.
-    goes_right : uint8 array of shape (nodes, codes)
-        For each node and code, whether the row goes right.
+    `goes_right`, of shape (nodes, codes), tells for each node and code whether the row goes right.
     """
     rows, n_narrow = np.uint64(node.size), np.uint64(n_narrow)
     some_wide = False
@@ -364,21 +314,11 @@ def route_level(narrow, wide, n_narrow, slots, goes_right, node):
 def route_rows(
     narrow, wide, n_narrow, slots, goes_right, levels, first, begin, length, depth, node
 ):
-    """Move each row from its node at a depth down to its leaf.
+    """Move each row from its node at a depth, numbered within its level, down to its leaf.
 
-    Parameters
-    ----------
-    narrow, wide, n_narrow : arrays and int
-        Codes, column after column, and how many columns of one byte there are.
-    slots, goes_right : arrays
-        The tree; see `route_level`.
-    levels, first, begin, length
-        The intervals by which rows are routed down the first levels; see
-        `trees.tree.CodeIntervals`. (Not as one: each kind of tuple would be compiled for itself.)
-    depth : int
-        The depth of the rows' nodes. At depth 0 the nodes are not read.
-    node : uint16 array
-        The node of each row, numbered within its level.
+    Codes lie column after column; `n_narrow` columns have one byte. The tree is `slots` and
+    `goes_right`, see `route_level`, and the parts of a `CodeIntervals`, not as one: each kind of
+    tuple would be compiled for itself. At depth 0 the nodes are not read.
     """
     if depth == 0 and levels > 0 and node.size >= FEWEST_ROWS:
         route_by_intervals(narrow, wide, slots, levels, first, begin, length, node)

@@ -21,14 +21,8 @@ from privboost.trees.cell_map import CellMap
 class Candidates(NamedTuple):
     """The columns of a table of candidates.
 
-    Attributes
-    ----------
-    place : int64 array
-        The index of the feature.
-    begin, end : int64 arrays
-        The cells from `begin` to before `end` go right.
-    missing_right : bool array
-        Whether the last cell of the feature goes right, too.
+    `place` is the index of a candidate's feature. Its cells from `begin` to before `end` go right,
+    with `missing_right` also its last cell.
     """
 
     place: np.ndarray
@@ -102,13 +96,7 @@ class Splits:
     def parted(self, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the sums left and right of each candidate, over the cells of its own feature.
 
-        Parameters
-        ----------
-        cells : int64 array of shape (nodes, cells, statistics)
-
-        Returns
-        -------
-        two int64 arrays of shape (nodes, candidates, statistics)
+        `cells` has shape (nodes, cells, statistics); both results (nodes, candidates, statistics).
         """
         shape = (len(cells), self.total, cells.shape[2])
         left, right = np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.int64)
@@ -124,10 +112,8 @@ class Splits:
     def allowed(self, reach: np.ndarray) -> np.ndarray:
         """Return which candidates split the cells that each node can have, or are candidate 0.
 
-        Parameters
-        ----------
-        reach : bool array of shape (nodes, cells)
-            The cells that the path to each node leaves: public, like the path.
+        `reach`, of shape (nodes, cells), tells which cells the path to each node leaves: it is
+        public, like the path.
         """
         left, right = self.parted(reach.astype(np.int64)[..., None])
         allowed: np.ndarray = ((left > 0) & (right > 0))[..., 0]
@@ -148,10 +134,7 @@ class Splits:
         return children
 
     def _sides(self, candidate: int) -> tuple[int, np.ndarray]:
-        """Return the index of a candidate's feature, and which of its cells go right.
-
-        For every candidate but 0.
-        """
+        """Return the index of a feature and which of its cells go right; not for candidate 0."""
         place, begin, end, missing_right = (column[candidate] for column in self.candidates)
         cells = self.first[place] + np.arange(self.count[place])
         right = (cells >= begin) & (cells < end)
@@ -192,12 +175,7 @@ def _part(cells, first, stop, place, begin, end, missing_right, left, right):  #
 
 
 def join_splits(parts: Sequence[tuple[int, np.ndarray, bool, bool]]) -> Splits:
-    """Return the candidates of several features.
-
-    Parameters
-    ----------
-    parts : sequence of (feature, cell of each code from 0 on, category, missing)
-    """
+    """Return the candidates of features: (feature, cell of each code, category, missing) each."""
     return Splits(
         CellMap.side_by_side(CellMap.of_feature(feature, own) for feature, own, *_ in parts),
         np.array([category for *_, category, _ in parts], dtype=np.bool_),

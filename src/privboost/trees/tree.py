@@ -1,9 +1,4 @@
-"""Complete binary trees of splits on the codes of columns.
-
-Code intervals: the ranges of codes that nodes send to the right, for the kernels.
-
-Leaf assignment of coded rows.
-"""
+"""Complete binary trees of splits on the codes of columns, and the leaves of coded rows."""
 
 from __future__ import annotations
 
@@ -16,10 +11,9 @@ import numpy as np
 
 from privboost.data.rows import Codes
 from privboost.trees import kernels
-from privboost.trees.kernels import find_intervals_of_level
 
-_LEVELS = 7
-_MOST = 64
+MAX_DEPTH = 12
+_LEVELS, _MOST = 7, 64
 """The most levels with intervals, and intervals of a level: with more, look-ups are faster."""
 
 
@@ -51,7 +45,7 @@ class CodeIntervals(NamedTuple):
         while levels < _LEVELS and 2**levels <= len(goes_right):
             own = slice(2**levels - 1, 2 ** (levels + 1) - 1)
             out = first[own.start :], begin, length
-            if not find_intervals_of_level(goes_right[own], _MOST, *out):
+            if not kernels.find_intervals_of_level(goes_right[own], _MOST, *out):
                 break
             levels += 1
         last = first[2**levels - 1]
@@ -60,9 +54,6 @@ class CodeIntervals(NamedTuple):
 
 NO_INTERVALS = CodeIntervals.of(np.zeros((0, 1), dtype=np.uint8))
 """The intervals of a tree without nodes."""
-
-
-MAX_DEPTH = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +96,7 @@ class Tree:
         return int(first[0]) if len(first) and (self.feature == first).all() else None
 
     @cached_property
-    def runs(self) -> CodeIntervals:
+    def intervals(self) -> CodeIntervals:
         """The code intervals that the nodes of the first levels send to the right."""
         return CodeIntervals.of(self.goes_right)
 
@@ -120,9 +111,7 @@ class Tree:
         """Whether two trees send every row to the same leaf through the same nodes."""
         if self is other or len(self.feature) == len(other.feature) == 0:
             return True
-        return np.array_equal(self.feature, other.feature) and np.array_equal(
-            self.goes_right, other.goes_right
-        )
+        return all(map(np.array_equal, *((t.feature, t.goes_right) for t in (self, other))))
 
     def level(self, depth: int) -> slice:
         """Return the nodes of a level."""
@@ -162,5 +151,6 @@ def find_leaves(codes: Codes, tree: Tree) -> np.ndarray:
     leaf = np.empty(len(codes), dtype=np.uint16)
     slots, columns = codes.layout.slot_array[tree.feature], (codes.narrow, codes.wide)
     narrow, wide = (own.reshape(-1) for own in columns)
-    kernels.route_rows(narrow, wide, len(codes.narrow), slots, tree.goes_right, *tree.runs, 0, leaf)
+    how = (len(codes.narrow), slots, tree.goes_right, *tree.intervals)
+    kernels.route_rows(narrow, wide, *how, 0, leaf)
     return leaf

@@ -1,13 +1,9 @@
-"""Split candidates: thresholds of numbers, and cells of a feature's codes.
+"""Structures of trees: split candidates, data-independent trees, and greedy ones.
 
-Data-independent trees: features and thresholds of nodes, drawn at random.
-
-The draws are public, and independent of the rows and of the noise.
-
-Greedy trees: splits selected privately on exact node histograms, level by level.
-
-All nodes of a level are selected at once, for the cost of one selection, because a row lies in one
-of them.
+Candidates are thresholds of numbers and single categories. Features and thresholds of
+data-independent trees are drawn at random: the draws are public, and independent of the rows and of
+the noise. Splits of greedy trees are selected privately on exact node histograms, level by level;
+all nodes of a level at once, for the cost of one selection, because a row lies in one of them.
 """
 
 from __future__ import annotations
@@ -16,12 +12,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain, repeat
+from typing import Any
 
 import numpy as np
 
+from privboost._core.checks import check_count
 from privboost._core.compilation import compiled
 from privboost.accounting.events import Selection
 from privboost.data.encoding import Encoder
+from privboost.data.feature_base import FINE_BINS
 from privboost.data.features import CategoricalFeature
 from privboost.engine.queries import GRADIENT_COUNT, NodeHistograms
 from privboost.mechanisms.curator import Curator
@@ -30,62 +29,60 @@ from privboost.trees.cell_map import CellMap
 from privboost.trees.splits import Splits, join_splits
 from privboost.trees.tree import Tree, stump
 
-
-@dataclass(frozen=True, eq=False)
-class Cells:
-    """Coarse cells of one feature's codes.
-
-    Attributes
-    ----------
-    map : CellMap
-        Cell of each code.
-    learned : bool array
-        Whether a cell has an effect; the cell of missing values does if they are declared.
-    """
-
-    map: CellMap
-    learned: np.ndarray
-
-    @property
-    def cell_of(self) -> np.ndarray:
-        """Cell of each code."""
-        return self.map.parts[0].cell_of[0]
-
-    @property
-    def n_cells(self) -> int:
-        """Number of cells."""
-        return self.map.n_cells
+_MOST_CELLS = 2**28
+"""Most cells of a level's histograms, of 16 bytes each."""
 
 
-def uniform_grid(encoder: Encoder, feature: int, max_bins: int) -> Cells:
-    """Merge fine bins evenly into at most `max_bins`; categories keep their codes.
+def check_bins(name: str, value: Any, encoder: Encoder) -> int:
+    """Return a number of bins, or raise unless it lies between 2 and the number of fine bins."""
+    bins, most = check_count(name, value, least=2), _most_bins(encoder)
+    if bins > most:
+        raise ValueError(
+            f"{name} must be at most {most}, all bins that a number has; {bins} is not"
+        )
+    return bins
 
-    "Other" and "missing" always have cells of their own.
-    """
-    declared = encoder.domain.features[feature]
-    n_codes = encoder.layout.n_codes[feature]
-    cell_of = np.arange(n_codes, dtype=np.uint16)
-    if not isinstance(declared, CategoricalFeature):
-        fine = n_codes - 1
-        coarse = min(fine, max_bins)
-        cell_of[:fine] = np.arange(fine) * coarse // fine
-        cell_of[fine] = coarse
-    cells = CellMap.of_feature(feature, cell_of)
-    learned = np.ones(cells.n_cells, dtype=np.bool_)
-    learned[-1] = declared.missing
-    return Cells(cells, learned)
+
+def check_candidates(value: int, encoder: Encoder, sketch_bins: int | None = None) -> None:
+    """Refuse more split candidates than there are edges between bins, or a finer sketch."""
+    if sketch_bins is not None:
+        check_bins("sketch_bins", sketch_bins, encoder)
+    most = _most_bins(encoder) - 1
+    if value > most:
+        raise ValueError(
+            f"n_candidates must be at most {most}, all edges between a number's bins; "
+            f"{value} is not"
+        )
+
+
+def _most_bins(encoder: Encoder) -> int:
+    """Return the largest number of fine bins: the usual one, or that of declared edges."""
+    return max(FINE_BINS, *(len(edges) + 1 for edges in encoder.edges))
+
+
+def count_cells(encoder: Encoder, n_candidates: int) -> int:
+    """Return the number of cells of all features' histograms; a category has one for each code."""
+    return sum(
+        codes if isinstance(feature, CategoricalFeature) else min(codes, n_candidates + 2)
+        for feature, codes in zip(encoder.domain.features, encoder.layout.n_codes, strict=True)
+    )
+
+
+def check_histograms(encoder: Encoder, n_candidates: int, depth: int) -> None:
+    """Refuse trees whose node histograms would not fit into memory."""
+    if count_cells(encoder, n_candidates) * 2**depth > _MOST_CELLS:
+        raise ValueError(
+            "the histograms of a level would be too large: lower max_depth (or greedy_depth) or "
+            "n_candidates"
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Thresholds:
     """Thresholds of numbers: codes that may be the last one to go left.
 
-    Attributes
-    ----------
-    codes : int64 array
-        Thresholds of all features, one feature after the other.
-    first, count : int64 arrays
-        Index of a feature's first threshold, and their number; −1 for a category.
+    `codes` has those of one feature after the other, `first` where a feature's begin, and `count`
+    their number: −1 for a category.
     """
 
     codes: np.ndarray
@@ -118,12 +115,7 @@ class Thresholds:
 def even_thresholds(encoder: Encoder, count: int | None) -> Thresholds:
     """Return at most `count` thresholds for each number, evenly spread over its fine edges.
 
-    Parameters
-    ----------
-    encoder : Encoder
-        Features and their edges.
-    count : int or None
-        Number of thresholds; None is all fine edges.
+    None is all fine edges.
     """
     thresholds: list[np.ndarray | None] = []
     for feature, edges in zip(encoder.domain.features, encoder.edges, strict=True):
@@ -168,17 +160,8 @@ class HessianThresholds:
     rule of Maddock et al., intervals are joined until they have an even part of the last release's
     mass, and the remaining thresholds divide the intervals that are left.
 
-    Parameters
-    ----------
-    encoder : Encoder
-        Features and their edges.
-    count : int
-        Thresholds for each number.
-    bins : int, optional
-        Even intervals of each number in every release. By default the intervals between the current
-        thresholds, as "merge" needs them.
-    rule : {"quantiles", "merge"}
-        Rule of refinement.
+    There are `count` thresholds for each number. A release has `bins` even intervals of each
+    number; by default those between the current thresholds, as "merge" needs them.
     """
 
     _EVEN = 0.1
@@ -208,26 +191,19 @@ class HessianThresholds:
             count = self._own_cells(k)[-1] + 1
             intervals[k] = sums[at : at + count]
             at += count + 1  # and the cell of missing values
-        move = self._move_to_quantiles if self._rule == "quantiles" else self._merge_and_divide
-        self.thresholds = self.thresholds.replaced(move(intervals))
-
-    def _move_to_quantiles(self, intervals: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
-        self._releases += 1
         changed = {}
-        for k, sums in intervals.items():
-            own = self._own_cells(k)
-            self._density[k] += np.maximum(sums, 0)[own] / np.bincount(own)[own]
-            changed[k] = self._quantiles(self._density[k] / self._releases)
-        return changed
-
-    def _merge_and_divide(self, intervals: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
-        total = sum(float(sums.sum()) for sums in intervals.values()) / max(len(intervals), 1)
-        return {
-            k: merge_and_divide(
-                self.thresholds.own(k), np.maximum(sums, 0), total / self._count, self._count
-            )
-            for k, sums in intervals.items()
-        }
+        if self._rule == "quantiles":
+            self._releases += 1
+            for k, mass in intervals.items():
+                own = self._own_cells(k)
+                self._density[k] += np.maximum(mass, 0)[own] / np.bincount(own)[own]
+                changed[k] = self._quantiles(self._density[k] / self._releases)
+        else:
+            total = sum(float(mass.sum()) for mass in intervals.values()) / max(len(intervals), 1)
+            for k, mass in intervals.items():
+                part, before = total / self._count, self.thresholds.own(k)
+                changed[k] = merge_and_divide(before, np.maximum(mass, 0), part, self._count)
+        self.thresholds = self.thresholds.replaced(changed)
 
     def _own_cells(self, feature: int) -> np.ndarray:
         """Return the cell of each fine bin of a feature in the next release."""
@@ -248,19 +224,11 @@ def merge_and_divide(
 ) -> np.ndarray:
     """Move the thresholds of one number by the rule of Maddock et al.
 
-    Parameters
-    ----------
-    codes : int array
-        Thresholds.
-    mass : array
-        Noisy count of each interval, from below the first threshold to above the last; not
-        below 0.
-    even_part : float
-        Mass since the last kept threshold above which a threshold is kept. The highest one always
-        is.
-    count : int
-        Wanted number of thresholds. Where there were fewer, a kept one gets another half-way to the
-        next; where fewer are kept, the intervals between them are divided evenly.
+    A threshold is kept where the mass since the last kept one is above `even_part`; the highest one
+    always is. `mass` is the noisy count of each interval, from below the first threshold to above
+    the last, and not negative. `count` thresholds are wanted: where there were fewer, a kept one
+    gets another half-way to the next; where fewer are kept, the intervals between them are divided
+    evenly.
     """
     kept: list[int] = []
     since = 0.0
@@ -285,21 +253,11 @@ _TREES_AT_ONCE = 32
 
 @dataclass(frozen=True, eq=False)
 class RandomTrees:
-    """Generator of complete trees of one depth.
+    """Generator of complete trees of one depth, from public randomness.
 
-    Parameters
-    ----------
-    encoder : Encoder
-        Features and their codes.
-    depth : int
-        Splits between the root and a leaf.
-    features : "cyclical", "uniform", "all" or int
-        Tree t has feature t alone, modulo their number; or each node has any feature ("uniform"
-        and "all"); or each node has one of k features drawn for the tree.
-    category_splits : {"subset", "one"}
-        A node on a category sends a random half of the categories right, or a random one.
-    generator : numpy.random.Generator
-        Public randomness.
+    If `features` are "cyclical", tree t has feature t alone, modulo their number; or each node has
+    any feature ("uniform" and "all"), or one of so many that are drawn for the tree. A node on a
+    category sends a random half of the categories right ("subset"), or a random one ("one").
     """
 
     encoder: Encoder
@@ -311,19 +269,11 @@ class RandomTrees:
     def draw(
         self, number: int, thresholds: Thresholds, among: tuple[int, ...] | None = None
     ) -> Tree:
-        """Draw the tree of a round.
-
-        Parameters
-        ----------
-        number : int
-            Number of the tree.
-        thresholds : Thresholds
-            Thresholds of numbers.
-        among : tuple of int, optional
-            Features of the tree, where they are drawn already.
-        """
+        """Draw the tree of a round; `among` are its features, where they are drawn already."""
         uniform = next(self._uniforms)
-        feature = self._choose_features(number, uniform[0], among)
+        drawn = self._draw_features(number) if among is None else among
+        own = np.array(drawn, dtype=np.uint16)
+        feature = own[(uniform[0] * len(own)).astype(np.int64)]
         goes_right = np.empty((len(feature), self._n_codes[feature].max()), dtype=np.uint8)
         halves = self.category_splits == "subset"
         bits = self.generator.random(goes_right.shape if halves else (0, 0), dtype=np.float32)
@@ -341,12 +291,17 @@ class RandomTrees:
 
     def features_of(self, number: int) -> tuple[int, ...]:
         """Return the features of a round's greedy trees."""
+        return tuple(sorted(self._draw_features(number)))
+
+    def _draw_features(self, number: int) -> Sequence[int]:
+        """Return the features among which a tree's nodes have theirs."""
         count = len(self._n_codes)
         if self.features == "cyclical":
             return (number % count,)
         if isinstance(self.features, str):
-            return tuple(range(count))
-        return tuple(sorted(self.generator.permutation(count)[: self.features].tolist()))
+            return range(count)
+        drawn: list[int] = self.generator.permutation(count)[: self.features].tolist()
+        return drawn
 
     def deepen(
         self, tree: Tree, number: int, thresholds: Thresholds, among: tuple[int, ...]
@@ -374,39 +329,14 @@ class RandomTrees:
         shape = (_TREES_AT_ONCE, 3, 2**self.depth - 1)
         return chain.from_iterable(self.generator.random(shape) for _ in repeat(None))
 
-    def _choose_features(
-        self, number: int, uniform: np.ndarray, among: tuple[int, ...] | None
-    ) -> np.ndarray:
-        count = len(self._n_codes)
-        if self.features == "cyclical":
-            return np.full(len(uniform), number % count, dtype=np.uint16)
-        if isinstance(self.features, str):
-            return (uniform * count).astype(np.uint16)
-        drawn = self.generator.permutation(count)[: int(self.features)] if among is None else among
-        own = np.array(drawn, dtype=np.uint16)
-        return own[(uniform * len(own)).astype(np.int64)]
-
 
 @compiled
 def send_codes(feature, codes, first, count, n_codes, uniform, bits, goes_right):  # type: ignore[no-untyped-def]
-    """Write whether each code goes right at each node.
+    """Write whether each code goes right at each node; see `Thresholds` for codes, first and count.
 
-    Parameters
-    ----------
-    feature : int array
-        Feature of each node.
-    codes, first, count : int arrays
-        See `Thresholds`.
-    n_codes : int array
-        Number of codes of each feature.
-    uniform : float array of shape (2, nodes)
-        Uniform numbers of each node that choose the threshold or category, and whether missing
-        values go right (above one half).
-    bits : float array of shape (nodes, codes), or of no size
-        Uniform numbers of which categories above one half go right; without them the chosen one
-        does.
-    goes_right : uint8 array of shape (nodes, codes)
-        Result.
+    Two uniform numbers of each node choose the threshold or category, and whether missing values go
+    right (above one half). Categories go right whose own uniform number in `bits` is above one
+    half; where that has no size, the chosen one does.
     """
     for node in range(feature.size):
         own = feature[node]

@@ -1,12 +1,9 @@
-"""Queries about a feature: a few cells, coarse where noise is large, with new edges each time.
+"""Posteriors of one output's features: which cells are measured next, and published values.
 
 Noise is per cell, so a coarse query is a precise one. Cells have about equal measure, mostly of
 noisy counts and a little of width (a thin tail may be informative), and begin at a random position,
-so that later queries have other edges and fine detail is recovered.
-
-Posteriors of one output's effects, the choice of the next queries, and published values.
-
-Everything here follows from released values and public randomness.
+so that later queries have other edges and fine detail is recovered. Everything here follows from
+released values and public randomness.
 """
 
 from __future__ import annotations
@@ -18,10 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from privboost._core.compilation import compiled
-from privboost._core.grid import SCORE_STEPS
 from privboost.data.encoding import Encoder
 from privboost.data.features import CategoricalFeature
-from privboost.recipes.common.candidates import uniform_grid
 from privboost.recipes.common.interactions import CodeQuantiles
 from privboost.recipes.common.posterior import (
     SINGLE,
@@ -31,6 +26,7 @@ from privboost.recipes.common.posterior import (
     Observation,
     Step,
     StepDamping,
+    read_sums,
     shared_belief,
     shares_of,
 )
@@ -48,15 +44,7 @@ WIDTH = 0.3
 
 @dataclass(frozen=True, eq=False)
 class FeatureQuery:
-    """Query about one feature.
-
-    Attributes
-    ----------
-    feature : int
-        Number of the feature.
-    cell_of : int array
-        Cell of each of its bins.
-    """
+    """Query about one feature, with the cell of each of its bins."""
 
     feature: int
     cell_of: np.ndarray
@@ -66,14 +54,8 @@ class FeatureQuery:
 class Bins:
     """Finest released binning of a feature.
 
-    Attributes
-    ----------
-    map : CellMap
-        Bin of each code.
-    ordered : int
-        Number of ordered bins, those of a number, which come first.
-    learned : bool array
-        Bins that have an effect: missing values do if they are declared.
+    The `ordered` bins, those of a number, come first. `learned` bins have an effect: that of
+    missing values does if they are declared.
     """
 
     map: CellMap
@@ -83,9 +65,12 @@ class Bins:
     @classmethod
     def of(cls, encoder: Encoder, feature: int, most: int = BINS) -> Bins:
         """Return at most so many even bins of a number; categories have one each."""
-        grid = uniform_grid(encoder, feature, most)
-        category = isinstance(encoder.domain.features[feature], CategoricalFeature)
-        return cls(grid.map, 0 if category else grid.n_cells - 1, grid.learned)
+        cells = CellMap.of_feature(feature, encoder.coarse_bins(feature, most))
+        declared = encoder.domain.features[feature]
+        learned = np.ones(cells.n_cells, dtype=np.bool_)
+        learned[-1] = declared.missing
+        ordered = 0 if isinstance(declared, CategoricalFeature) else cells.n_cells - 1
+        return cls(cells, ordered, learned)
 
     @property
     def of_code(self) -> np.ndarray:
@@ -102,19 +87,9 @@ class Bins:
         return CellMap.of_feature(self.map.features[0], cell_of[self.of_code])
 
     def shared(self, mass: np.ndarray) -> tuple[Bins, np.ndarray]:
-        """Return single bins for the most frequent categories, and one for all others.
+        """Return single bins for the most frequent categories and one for all others.
 
-        Parameters
-        ----------
-        mass : float array
-            Noisy counts of the categories.
-
-        Returns
-        -------
-        Bins
-            New bins.
-        int array
-            New bin of each old one.
+        `mass` has noisy counts of the categories. Also returns the new bin of each old one.
         """
         last = len(mass) - 1  # missing values, which keep a bin of their own
         order = np.argsort(-mass[:last], kind="stable")[: BINS - 1]
@@ -129,16 +104,10 @@ class Bins:
 def moving_cells(
     profile: np.ndarray, ordered: int, cells: int, generator: np.random.Generator
 ) -> np.ndarray:
-    """Return the cell of each bin, numbered from 0.
+    """Return the cell of each bin, numbered from 0, of about so many cells.
 
-    Parameters
-    ----------
-    profile : float array
-        Estimated share of the rows of each bin.
-    ordered : int
-        See `Bins`; the other bins of a number have cells of their own.
-    cells : int
-        Approximate number of cells.
+    `profile` is each bin's estimated share of the rows. Bins of a number that are not among the
+    `ordered` ones have cells of their own.
     """
     if not ordered:
         return _sharing_cells(profile, cells, generator)
@@ -183,22 +152,8 @@ FIRST_SWEEPS = 4
 class FeaturePosteriors:
     """Posteriors of all features' effects on one output.
 
-    Parameters
-    ----------
-    encoder : Encoder
-        Features and their codes.
-    noise : Noise
-        Noise of a measurement.
-    cells : int
-        Cells of a query.
-    scale : tuple of float
-        Values of one grid step of gradients and of Hessians.
-    slopes : sequence of int
-        Direction of each feature's effect: see `Effect`.
-    most_bins : int
-        Most bins of a number.
-    queries : int
-        Queries of a round.
+    A round has so many `queries` of `cells` cells each. `scale` has the values of one grid step of
+    gradients and of Hessians, and `slopes` the direction of each feature's effect: see `Effect`.
     """
 
     def __init__(
@@ -217,7 +172,6 @@ class FeaturePosteriors:
             for own, slope in zip(self.bins, slopes, strict=True)
         ]
         self.steps: list[list[tuple[int, Step]]] = []
-        self._published = [np.zeros(len(own.learned), dtype=np.int32) for own in self.bins]
         self._noise, self._cells, self._scale = noise, cells, scale
         self._damping = StepDamping(queries, SINGLE)
         self._evidence = np.zeros((len(self.bins), len(VARIANCES)))
@@ -261,22 +215,22 @@ class FeaturePosteriors:
         observed = [self._observe(*each, belief) for each in zip(queries, measured, strict=True)]
         features = [query.feature for query in queries]
         effects = [self.effect(feature) for feature in features]
-        self._damping.damp(effect.moves for effect in effects)
-        steps = [
-            effect.step(own, self._damping.part)
-            for effect, own in zip(effects, observed, strict=True)
-        ]
+        steps = self._damping.steps(effects, observed)
         self.steps.append(list(zip(features, steps, strict=True)))
-        return [self._publish(feature) for feature in features]
+        for feature, effect in zip(features, effects, strict=True):
+            if effect.n_observed >= FIRST_SWEEPS:  # before, sizes are not used
+                self._sizes[feature] = effect.size
+        return [effect.publish() for effect in effects]
 
     def _observe(self, query: FeatureQuery, sums: np.ndarray, belief: np.ndarray) -> Observation:
         """Update the posterior of one feature."""
         feature, cell_of, noise = query.feature, query.cell_of, self._noise
-        gradient: np.ndarray = -sums[:, 0] * self._scale[0]
-        hessian: np.ndarray = sums[:, 1] * self._scale[1]
+        gradient, hessian = read_sums(sums, self._scale)
         self._add_missing(feature, cell_of, hessian)
-        if self._effects[feature] is None:
-            shared = self._share_bins(feature, hessian)
+        if self._effects[feature] is None:  # rare ones of many categories share a bin from now on
+            own, shared = self.bins[feature].shared(hessian)
+            self.bins[feature] = own
+            self._effects[feature] = Effect.of(own.ordered, own.learned, len(self.bins))
             noise = noise.times(np.sqrt(np.bincount(shared)))
             gradient, hessian = np.bincount(shared, gradient), np.bincount(shared, hessian)
             cell_of = np.arange(len(hessian))
@@ -284,16 +238,6 @@ class FeaturePosteriors:
         observed = effect.observe(cell_of, gradient, hessian, noise, belief)
         self._evidence[feature], self._weights[feature] = effect.evidence, effect.weights
         return observed
-
-    def _publish(self, feature: int) -> np.ndarray:
-        """Return the change of a feature's values since they were last published."""
-        effect = self.effect(feature)
-        if effect.n_observed >= FIRST_SWEEPS:  # before, sizes are not used
-            self._sizes[feature] = effect.size
-        published = np.rint(effect.values * SCORE_STEPS).astype(np.int32)
-        change: np.ndarray = published - self._published[feature]
-        self._published[feature] = published
-        return change
 
     def effect(self, feature: int) -> Effect:
         """Return the effect of a feature that was measured."""
@@ -312,15 +256,11 @@ class FeaturePosteriors:
 
     def by_code(self, feature: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the value and the noisy count of each code of a feature."""
-        of, published, effect = (
-            self.bins[feature].of_code,
-            self._published[feature],
-            self._effects[feature],
-        )
+        of, effect = self.bins[feature].of_code, self._effects[feature]
         if effect is None:
-            return published[of], np.zeros(len(of))
-        mass = effect.rows / np.maximum(np.bincount(of, minlength=len(published)), 1)
-        return published[of], mass[of]
+            return np.zeros(len(of), dtype=np.int32), np.zeros(len(of))
+        mass = effect.rows / np.maximum(np.bincount(of, minlength=len(effect.rows)), 1)
+        return effect.published[of], mass[of]
 
     def _add_missing(self, feature: int, cell_of: np.ndarray, hessian: np.ndarray) -> None:
         """Add Hessian sums of rows with a missing value, of the others, and the latter's variance.
@@ -339,11 +279,3 @@ class FeaturePosteriors:
         count = np.maximum(self._missing[:, 3], 1)
         found: np.ndarray = self._missing[:, :3] / np.stack([count, count, count**2], axis=1)
         return found
-
-    def _share_bins(self, feature: int, hessian: np.ndarray) -> np.ndarray:
-        """Merge rare ones of many categories into one bin; return the bin of each."""
-        self.bins[feature], shared = self.bins[feature].shared(hessian)
-        self._published[feature] = np.zeros(len(self.bins[feature].learned), dtype=np.int32)
-        own = self.bins[feature]
-        self._effects[feature] = Effect.of(own.ordered, own.learned, len(self.bins))
-        return shared

@@ -9,7 +9,7 @@ measured once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -27,6 +27,7 @@ from privboost.recipes.common.posterior import (
     grid_prior,
     leaf_values,
     mean_variance,
+    read_sums,
     shares_of,
 )
 from privboost.trees.cell_map import CellMap
@@ -46,14 +47,8 @@ _NEWS = 0.1
 class CodeQuantiles:
     """Quantiles of a feature's codes: the share of rows before each, from 0 to 1.
 
-    Attributes
-    ----------
-    of_code : float array
-        Quantile of each code; categories of one bin share one.
-    missing : int or None
-        Code of missing values of a number, which have no order; a category's have a quantile.
-    size : float
-        Size of the feature's effect.
+    Categories of one bin share one. `missing` is the code of missing values of a number, which have
+    no order (a category's have a quantile); `size` is that of the feature's effect.
     """
 
     of_code: np.ndarray
@@ -87,33 +82,12 @@ class CodeQuantiles:
         return np.minimum((self.of_code * count).astype(np.int64), count - 1)
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Pair:
-    """Joint effect of two features.
-
-    Attributes
-    ----------
-    cells : CellMap
-        Joint cells.
-    effect : Effect
-        Posterior of their values.
-    published : int32 array
-        Published values, in score steps.
-    """
+    """Joint effect of two features: its cells, and the posterior of their values."""
 
     cells: CellMap
     effect: Effect
-    published: np.ndarray = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.published = np.zeros(self.cells.n_cells, dtype=np.int32)
-
-    def publish(self) -> np.ndarray:
-        """Return the change of its values since they were last published."""
-        published = np.rint(self.effect.values * SCORE_STEPS).astype(np.int32)
-        change: np.ndarray = published - self.published
-        self.published = published
-        return change
 
     @property
     def gain(self) -> float:
@@ -124,22 +98,10 @@ class Pair:
 
 @dataclass(frozen=True, eq=False)
 class FittedTree:
-    """Tree that was measured.
+    """Tree that was measured: published values of its leaves, and what they follow from.
 
-    Attributes
-    ----------
-    tree : Tree
-        Structure.
-    published : int32 array
-        Published value of each leaf, in score steps.
-    mass : float array
-        Released Hessians of each leaf.
-    noise : Noise
-        Noise of the measurement.
-    variance : float
-        Weighted mean of the prior variances.
-    part : float
-        Fraction of the step that values took.
+    `mass` are the released Hessians of each leaf, `variance` the weighted mean of the prior
+    variances, and `part` the fraction of the step that values took.
     """
 
     tree: Tree
@@ -153,24 +115,9 @@ class FittedTree:
 class Interactions:
     """Pairs and trees of one output so far.
 
-    Parameters
-    ----------
-    quantiles : sequence of CodeQuantiles
-        Quantiles of each feature's codes.
-    noise : Noise
-        Noise of a measurement.
-    cells : int
-        Approximate number of cells or leaves of a query.
-    rounds : int
-        Number of measurements to come.
-    scale : tuple of float
-        Values of one grid step of gradients and of Hessians.
-    most : float
-        Bound of values.
-    free : bool sequence
-        Features that may interact: those without a monotone effect.
-    queries : int
-        Queries of a round.
+    Queries have about `cells` cells or leaves, and `rounds` measurements are to come, of so many
+    `queries` each. `scale` has the values of one grid step of gradients and of Hessians, and `most`
+    bounds values. Features interact that are `free`: those without a monotone effect.
     """
 
     def __init__(
@@ -256,17 +203,13 @@ class Interactions:
         observed = [
             self._observe_pair(pair, sums) for pair, sums in zip(pairs, measured, strict=True)
         ]
-        self._damping.damp(pair.effect.moves for pair in pairs)
-        steps = [
-            pair.effect.step(own, self._damping.part)
-            for pair, own in zip(pairs, observed, strict=True)
-        ]
+        steps = self._damping.steps([pair.effect for pair in pairs], observed)
         self.steps.append(list(zip(pairs, steps, strict=True)))
-        return [pair.publish() for pair in pairs]
+        return [pair.effect.publish() for pair in pairs]
 
     def _observe_pair(self, pair: Pair, sums: np.ndarray) -> Observation:
         """Update the posterior of a pair."""
-        gradient, hessian = self._read(sums)
+        gradient, hessian = read_sums(sums, self._scale)
         effect, belief = pair.effect, self._belief["pair"] + 0.02
         observed = effect.observe(np.arange(len(hessian)), gradient, hessian, self._noise, belief)
         self._learn("pair", effect.weights)
@@ -281,7 +224,7 @@ class Interactions:
 
     def _observe_tree(self, tree: Tree, sums: np.ndarray) -> FittedTree:
         """Fit the leaves of a tree."""
-        gradient, hessian = self._read(sums)
+        gradient, hessian = read_sums(sums, self._scale)
         belief = self._belief["tree"] + 0.02
         values, weights = leaf_values(gradient, hessian, self._noise, belief)
         self._learn("tree", weights)
@@ -295,12 +238,6 @@ class Interactions:
         found = np.searchsorted(self._ends, uniforms * self._ends[-1], side="right")
         features: np.ndarray = np.minimum(found, self._free[-1])
         return features
-
-    def _read(self, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return sums of −gradients and of Hessians."""
-        gradient: np.ndarray = -sums[:, 0] * self._scale[0]
-        hessian: np.ndarray = sums[:, 1] * self._scale[1]
-        return gradient, hessian
 
     def _learn(self, kind: str, weights: np.ndarray) -> None:
         """Update the prior of a kind (pair or tree) with the weights of one measurement."""

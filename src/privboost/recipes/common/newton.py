@@ -1,11 +1,9 @@
-"""Newton steps: from released sums of gradients and Hessians to leaf values.
-
-Initial score of boosting: the released mean label, or zero.
-"""
+"""What recipes of trees share: parameters, Newton steps from released sums to leaf values, plan."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar
 
@@ -15,27 +13,32 @@ from privboost._core.checks import (
     LEAST_SHARE,
     LEAST_SIZE,
     MOST_SIZE,
+    as_float,
+    check_choice,
     check_number,
     check_share,
     check_size,
     is_number,
     keep_checked,
+    shown,
 )
 from privboost._core.compilation import compiled
-from privboost._core.grid import CLIP_STEPS, SCORE_STEPS, WEIGHT_STEPS
-from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease
-from privboost.engine.queries import GRADIENT_COUNT, TreeSums
-from privboost.engine.updates import AddTreeValues, Start
-from privboost.losses.base import LossTable, loss_of
+from privboost._core.grid import CLIP_STEPS, MAX_SCORE, SCORE_STEPS, WEIGHT_STEPS, Contribution
+from privboost.accounting.calibration import LEAST_RATE
+from privboost.accounting.noisy_sums import NoisySums
+from privboost.losses.base import LossTable, loss_of, newton_losses
 from privboost.mechanisms.curator import Curator
-from privboost.models.scores import pool_counts
 from privboost.models.trees import MarginScores, TreeScores
-from privboost.recipes.common.parameters import Constraint
-from privboost.recipes.common.plan import Plan
-from privboost.trees.tree import stump
+from privboost.recipes.common.parameters import Constraint, count, size
+from privboost.recipes.common.plan import Plan, grid_step
+from privboost.recipes.common.start import count_rows, publish_start, release_start
+from privboost.trees.tree import MAX_DEPTH
 
 SPANS = "Hessians by candidate span of every number"
 """Description of the release that split candidates follow."""
+
+_MOST_OF_ROUNDS = MAX_SCORE - 8
+"""Largest score without the initial one, which takes up to 8."""
 
 
 def _check_derived(name: str, value: Any) -> float:
@@ -45,8 +48,91 @@ def _check_derived(name: str, value: Any) -> float:
     return check_number(name, value, above=LEAST_SIZE**3, below=MOST_SIZE**3)
 
 
+def _check_rate(name: str, value: Any) -> float:
+    number = as_float(value)
+    if not LEAST_RATE <= number <= 1:
+        raise ValueError(
+            f"{name} must lie between 0 and 1 (from {LEAST_RATE:g} on), or be 1; "
+            f"{shown(value)} does not"
+        )
+    return number
+
+
+def _check_shares(name: str, value: Any) -> tuple[float, ...]:
+    """Return three shares of a budget that add up to 1, or raise; only the first may be 0."""
+    if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != 3:
+        raise ValueError(
+            f"{name} must be 3 numbers (for the sketch of candidates, the choice of splits, "
+            f"and leaves); {shown(value)} is not"
+        )
+    first = check_share(f"the first of {name}", value[0], or_else=0)
+    rest = (check_share(f"each of {name} but the first", part) for part in value[1:])
+    parts = (first, *rest)
+    if not math.isclose(sum(parts), 1.0, rel_tol=0, abs_tol=1e-9):
+        raise ValueError(f"{name} must add up to 1; {shown(value)} add up to {sum(parts):g}")
+    return parts
+
+
+def _check_split_lambda(name: str, value: Any) -> float:
+    """Return λ of the score of splits, or raise unless it is more than one grid step."""
+    return check_number(name, value, above=1 / CLIP_STEPS, below=MOST_SIZE)
+
+
+# Declarations: constraint and documentation of parameters that several recipes have.
 STEP_SIZE = Constraint(_check_derived, "float")
-"""Allowed values of λ and of the clip of a leaf."""
+"""λ, and the clip of a leaf."""
+RATE = Constraint(_check_rate, "float")
+"""Sampling rate of rows."""
+SHARES = Constraint(_check_shares, "three floats that add up to 1")
+TREES = (count(), "Trees (for each class beyond two classes).")
+DEPTH = (count(most=MAX_DEPTH), f"Depth of the trees, at most {MAX_DEPTH}; they are complete.")
+LEARNING_RATE = (size(), "Factor of each tree's values.")
+GRADIENT_CLIP = (size(), "Bound of a row's gradient; a smaller clip means less noise.")
+HESSIAN_CLIP = (size(), "Bound of a row's Hessian.")
+LEAF_CLIP = (STEP_SIZE, "Bound of a tree's values (±), before the learning rate.")
+CANDIDATES = (
+    count(),
+    "Split candidates of a number: at most 191, or as many as its given edges.",
+)
+SKETCH_BINS = (
+    count(least=2),
+    "Even intervals of a number in the sketch's histogram. By default the intervals between its "
+    "candidates.",
+)
+SPLIT_LAMBDA = (
+    Constraint(_check_split_lambda, "float"),
+    "λ of the score by which splits are chosen, in rows.",
+)
+
+
+def loss_from(given: Mapping[str, Any], target: str) -> str:
+    """Return the checked parameter `loss`; by default the logistic loss of classes."""
+    default = "logistic" if target == "classes" else "squared"
+    loss = default if given["loss"] is None else given["loss"]
+    return check_choice("loss", loss, newton_losses(target))
+
+
+def check_scores(most: float) -> None:
+    """Refuse a model whose scores could leave the grid."""
+    if most > _MOST_OF_ROUNDS:
+        raise ValueError(
+            "n_estimators * leaf_clip * learning_rate is too large: a row's score (the sum of its "
+            f"rounds' values) could pass {MAX_SCORE}; lower one of them"
+        )
+
+
+def widest_clip(n_estimators: int, learning_rate: float) -> float:
+    """Return the largest clip of a tree's values with which no score can leave the grid."""
+    return _MOST_OF_ROUNDS * (1 - 1e-9) / (n_estimators * learning_rate)
+
+
+def check_sampled_units(subsample: float, contribution: Contribution) -> None:
+    """Refuse to sample the rows of units that have several."""
+    if subsample < 1 and contribution.rows > 1:
+        raise ValueError(
+            "subsample below 1 needs a domain in which a unit has one row: a unit of several rows "
+            "may be sampled in part, and no amplification is proved for that"
+        )
 
 
 @dataclass(frozen=True)
@@ -87,17 +173,10 @@ class NewtonStep:
 
     @classmethod
     def of(cls, settings: Any, hessian_clip: float, typical_value: float) -> NewtonStep:
-        """Return the step of a recipe's parameters.
+        """Return the step of a recipe's parameters, with a Hessian's clip that may be a count's.
 
-        Parameters
-        ----------
-        settings : Parameters
-            Parameters of these names; without a Hessian's share it balances both errors, without
-            λ it is 1 until `with_noise_lambda`.
-        hessian_clip : float
-            Bound of a row's Hessian, which may be a count.
-        typical_value : float
-            Typical size of a leaf's value: see `balanced_share`.
+        Without a Hessian's share it balances both errors of a value of the typical size; without
+        λ it is 1 until `with_noise_lambda`.
         """
         share = settings.hessian_share
         if share is None:
@@ -138,14 +217,9 @@ class NewtonStep:
     def with_noise_lambda(
         self, deviations: float | None, sigma: float, weight_bound: float | None
     ) -> NewtonStep:
-        """Return the step whose λ follows the noise; the same step where λ is set, or none is.
+        """Return the step whose λ is so many standard deviations of the noise; None keeps λ.
 
-        Parameters
-        ----------
-        deviations : float or None
-            λ in standard deviations of the noise in a sum of Hessians; None keeps λ.
-        sigma : float
-            That standard deviation, in grid steps.
+        `sigma` is the noise in a sum of Hessians, in grid steps; without noise λ stays as well.
         """
         if deviations is None or sigma == 0:
             return self
@@ -173,12 +247,7 @@ class NewtonStep:
     def noise(self, hessian: np.ndarray, sigma: float, weight_bound: float | None) -> np.ndarray:
         """Return the standard deviation of values due to noise alone, in score steps.
 
-        Parameters
-        ----------
-        hessian : array
-            Released sums of Hessians, in grid steps.
-        sigma : float
-            Standard deviation of the noise in a sum of gradients, in grid steps.
+        `hessian` is released, and `sigma` the noise in a sum of gradients, both in grid steps.
         """
         size = grid_step(weight_bound)
         curvature = np.maximum(hessian * (self.hessian_clip * size), 0.0)
@@ -211,33 +280,19 @@ def _newton_values(  # type: ignore[no-untyped-def]
         out[k] = np.rint(min(max(step, -clip), clip) * rate)
 
 
-def grid_step(weight_bound: float | None) -> float:
-    """Return the value of one grid step of a sum, in clips and weights."""
-    return 1 / CLIP_STEPS if weight_bound is None else weight_bound / (CLIP_STEPS * WEIGHT_STEPS)
-
-
 @dataclass(frozen=True, eq=False)
 class NewtonPlan(Plan):
-    """Plan of a run with trees.
+    """Plan of a run with trees: Newton step, parameters of the recipe, and releases besides rounds.
 
-    Attributes
-    ----------
-    step : NewtonStep
-        Newton step from sums to values.
-    settings : Parameters
-        Parameters of the recipe.
-    init : GaussianRelease, LaplaceRelease or None
-        Release of the initial score.
-    scores : GaussianRelease, LaplaceRelease or None
-        Release of counts by score and class, at the end.
+    `init` is the release of the initial score, and `scores` that of counts by score and class.
     """
 
     _hashed: ClassVar[tuple[str, ...]] = ("task", "step", "settings", "contribution", "budget")
 
     step: NewtonStep
     settings: Any
-    init: GaussianRelease | LaplaceRelease | None
-    scores: GaussianRelease | LaplaceRelease | None
+    init: NoisySums | None
+    scores: NoisySums | None
 
     @property
     def loss(self) -> LossTable:
@@ -248,22 +303,6 @@ class NewtonPlan(Plan):
     def parameters(self) -> dict[str, Any]:
         """Parameters for reports."""
         return {"loss": self.task.loss, **self.settings.chosen(), **asdict(self.step)}
-
-
-INIT_SHARES = (0.75, 0.25)
-"""Shares of the sum of labels and of the count in the release of the initial score."""
-
-_WHAT = "labels and their count, for the initial score"
-
-
-def initial_release(
-    kind: type[GaussianRelease] | type[LaplaceRelease],
-    noise: float,
-    bound: Mapping[str, Any],
-    shares: tuple[float, float] = INIT_SHARES,
-) -> GaussianRelease | LaplaceRelease:
-    """Return the release of one output's initial score; `bound` is `Draft.bound`."""
-    return kind(_WHAT, noise, cells=1, shares=shares, **bound)
 
 
 def start_boosting(curator: Curator, plan: NewtonPlan, clip: float | None = None) -> TreeScores:
@@ -281,59 +320,3 @@ def start_boosting(curator: Curator, plan: NewtonPlan, clip: float | None = None
     publish_start(curator, plan.loss, start)
     kind = MarginScores if loss.target == "classes" and not loss.log_odds else TreeScores
     return kind.of(start, plan.encoder.layout.n_codes, rows)
-
-
-def release_start(
-    curator: Curator,
-    plan: Plan,
-    init: GaussianRelease | LaplaceRelease,
-    clip: float | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Release the mean label and the number of rows of each output.
-
-    Parameters
-    ----------
-    init : GaussianRelease or LaplaceRelease
-        Reserved release.
-    clip : float, optional
-        Bound of labels; by default the largest label. The sum is released in parts of it, so that
-        one row adds at most one clip.
-
-    Returns
-    -------
-    int32 array
-        Initial scores, on the score grid.
-    int64 array
-        Noisy counts, in grid steps.
-
-    Privacy
-    -------
-    Spends `init` once for each output.
-    """
-    outputs, loss = range(plan.task.n_outputs), loss_of(plan.task.target, plan.task.loss)
-    clip = loss.start_clip if clip is None else clip
-    curator.publish(Start(loss.table(clip, 1.0), len(outputs)))
-    start = np.zeros(len(outputs), dtype=np.int32)
-    counts = np.zeros(len(outputs), dtype=np.int64)
-    for output in outputs:
-        query = TreeSums((stump(),), output, GRADIENT_COUNT)
-        total, counts[output] = curator.sums(query, init)[0, 0]
-        mean = total / max(counts[output], plan.contribution.row_steps)
-        score = loss.start(mean * (clip / loss.start_clip))
-        start[output] = int(np.rint(score * SCORE_STEPS))
-    return start, counts
-
-
-def count_rows(
-    plan: Plan, init: GaussianRelease | LaplaceRelease, counts: np.ndarray
-) -> np.ndarray:
-    """Return the noisy count of rows, and its deviation, in rows of the largest weight."""
-    step = grid_step(None if plan.weight_bound is None else 1.0)
-    return pool_counts(counts * step, float(init.deviations[1]) * step)
-
-
-def publish_start(curator: Curator, loss: LossTable, start: np.ndarray) -> None:
-    """Publish the loss of training and the initial scores."""
-    curator.publish(Start(loss, len(start)))
-    for output, score in enumerate(start):
-        curator.publish(AddTreeValues((stump(),), score.reshape(1, 1), output))

@@ -12,15 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
 
+from privboost._core.compilation import compiled
 from privboost._core.grid import SCORE_STEPS
 from privboost.data.rows import Codes, Layout
 from privboost.models.scores import even
 from privboost.randomness.keystream import fixed_generator
-from privboost.recipes.common import posterior_kernels
 from privboost.recipes.common.feature_posteriors import FeaturePosteriors
 from privboost.recipes.common.interactions import FittedTree, Interactions, Pair
 from privboost.recipes.common.posterior import Effect, Observation, Step, weight_and_precision
@@ -40,28 +39,12 @@ The distribution of noise over an effect's bins depends on the joint distributio
 is not known."""
 
 
-@dataclass(eq=False)
 class _Noisy:
-    """Replayed noise of one effect.
+    """Replayed noise of one effect: its posterior of the run, and the bin of each drawn row."""
 
-    Parameters
-    ----------
-    effect : Effect
-        Posterior of the run.
-    rows : int array
-        Bin of each drawn row.
-    """
-
-    effect: Effect
-    rows: np.ndarray
-    first: np.ndarray = field(init=False)
-    info: np.ndarray = field(init=False)
-    pull: np.ndarray = field(init=False)
-    values: np.ndarray = field(init=False)
-    published: np.ndarray = field(init=False)
-
-    def __post_init__(self) -> None:
-        bins, self.first = len(self.effect.values), self.effect.prior.first.copy()
+    def __init__(self, effect: Effect, rows: np.ndarray) -> None:
+        self.effect, self.rows = effect, rows
+        bins, self.first = len(effect.values), effect.prior.first.copy()
         self.info, self.pull = np.zeros((bins, bins)), np.zeros((bins, N_DRAWS))
         self.values, self.published = np.zeros((bins, N_DRAWS)), np.zeros(bins)
 
@@ -78,21 +61,9 @@ class _Noisy:
 class NoiseReplay:
     """Replayed noise of one output's run.
 
-    Parameters
-    ----------
-    posteriors : FeaturePosteriors
-        Measurements of features.
-    interactions : Interactions or None
-        Measurements of pairs and trees.
-    start, start_noise : float
-        Initial score and its standard deviation.
-    response : callable
-        Mean derivative of all rows' gradients with respect to their scores, given these.
-
-    Attributes
-    ----------
-    effects, pairs, trees : list of float arrays
-        Standard deviations of values: by bin of a feature, cell of a pair, leaf of a tree.
+    `start_noise` is the deviation of the initial score, and `response` the sum of the derivatives
+    of all rows' gradients with respect to their scores, given these. `effects`, `pairs` and `trees`
+    are the standard deviations of values: by bin of a feature, cell of a pair, leaf of a tree.
     """
 
     def __init__(
@@ -115,10 +86,6 @@ class NoiseReplay:
         self.trees: list[np.ndarray] = []
         if interactions is not None:
             self._replay_interactions(interactions)
-
-    def _response(self, scores: np.ndarray) -> np.ndarray:
-        """Return the derivative of the gradients of the rows that each drawn row represents."""
-        return self._respond(scores) / N_ROWS
 
     @property
     def together(self) -> float:
@@ -176,13 +143,11 @@ class NoiseReplay:
     def _measure(self, own: _Noisy, observed: Observation) -> np.ndarray:
         """Return the noise of a measurement of an effect, with the effect of earlier noise."""
         cell_of, cells = observed.cell_of, len(observed.weight)
-        missed = observed.within * (own.published - own.effect.values)
+        missed: np.ndarray = observed.within * (own.published - own.effect.values)
         missed = np.bincount(cell_of, missed, minlength=cells)
         measured = self._noise(observed.noise.gradient, observed.noise.hessian * missed, cells)
-        response = self._response(self._scores)
-        posterior_kernels.add_response(
-            cell_of[own.rows], response, observed.weight, self._moved, measured
-        )
+        response = self._respond(self._scores) / N_ROWS
+        add_response(cell_of[own.rows], response, observed.weight, self._moved, measured)
         return measured
 
     def _observe(self, own: _Noisy, step: Step, measured: np.ndarray) -> None:
@@ -197,7 +162,7 @@ class NoiseReplay:
         mean = own.pull.copy()
         solve(*root_of(*factors, observed.variance), mean)
         change = step.part * (mean - own.values)
-        posterior_kernels.move_rows(own.rows, change, self._moved)
+        move_rows(own.rows, change, self._moved)
         self._scores += (step.values - own.published)[own.rows]
         own.values, own.published = own.values + change, step.values
 
@@ -207,9 +172,7 @@ class NoiseReplay:
         values = fitted.published / SCORE_STEPS
         measured = self._noise(fitted.noise.gradient, fitted.noise.hessian * values, len(values))
         weight, _ = weight_and_precision(fitted.mass, fitted.noise)
-        posterior_kernels.add_response(
-            leaf, self._response(self._scores), weight, self._moved, measured
-        )
+        add_response(leaf, self._respond(self._scores) / N_ROWS, weight, self._moved, measured)
         return leaf, measured
 
     def _observe_tree(
@@ -218,8 +181,8 @@ class NoiseReplay:
         """Update scores with the noise of a tree's leaves; return the deviation of each leaf."""
         weight, precision = weight_and_precision(fitted.mass, fitted.noise)
         part = fitted.variance / max(fitted.tree.depth, 1)
-        values = fitted.part * posterior_kernels.shrink_leaves(measured, weight, precision, part)
-        posterior_kernels.move_rows(leaf, values, self._moved)
+        values = fitted.part * shrink_leaves(measured, weight, precision, part)
+        move_rows(leaf, values, self._moved)
         self._scores += (fitted.published / SCORE_STEPS)[leaf]
         deviation: np.ndarray = np.sqrt((values**2).mean(axis=1))
         self._independent += deviation[leaf] ** 2
@@ -240,9 +203,7 @@ class NoiseReplay:
     ) -> np.ndarray:
         """Draw the noise of a measurement: of gradients, and of Hessians times their factors."""
         drawn, words = np.empty((cells, N_DRAWS)), self._words(2 * cells * N_DRAWS)
-        posterior_kernels.draw_noise(
-            words, np.full(cells, gradient), np.full(cells, hessian), drawn
-        )
+        draw_noise(words, np.full(cells, gradient), np.full(cells, hessian), drawn)
         return drawn
 
     def _words(self, count: int) -> np.ndarray:
@@ -251,12 +212,9 @@ class NoiseReplay:
 
 
 def draw_codes(posteriors: FeaturePosteriors, generator: np.random.Generator) -> np.ndarray:
-    """Draw rows of correlated features: large effects tend to come together.
+    """Draw rows of correlated features, with frequencies of the noisy counts: codes by feature.
 
-    Returns
-    -------
-    int array of shape (features, rows)
-        Codes, with frequencies of the noisy counts.
+    Large effects tend to come together.
     """
     own_part = math.sqrt(1 - AGREEMENT**2)
     row = _bells(generator)
@@ -276,3 +234,78 @@ def _bells(generator: np.random.Generator) -> np.ndarray:
     """Draw approximately Gaussian numbers, by additions alone."""
     bells: np.ndarray = generator.random((4, N_ROWS)).sum(axis=0)
     return bells
+
+
+@compiled
+def draw_noise(words, gradient, hessian, out):  # type: ignore[no-untyped-def]
+    """Write the noise of a measurement: of gradients, and of Hessians times their factors.
+
+    Only variances matter, so noise is a sign times its size: signs are the same everywhere. The
+    first bit of each of 2 · cells · draws random words is a sign.
+    """
+    cells, draws = out.shape
+    first, second = words[: cells * draws], words[cells * draws :]
+    for cell in range(cells):
+        for draw in range(draws):
+            at = cell * draws + draw
+            one = gradient[cell] if first[at] >> 31 else -gradient[cell]
+            two = hessian[cell] if second[at] >> 31 else -hessian[cell]
+            out[cell, draw] = one + two
+
+
+@compiled
+def add_response(cell_of_row, response, weight, moved, measured):  # type: ignore[no-untyped-def]
+    """Subtract from a measurement how its rows' gradients change since noise moved their scores.
+
+    The rows of a cell together do not respond by more than its Hessian: where drawn rows are many
+    and released ones few, errors would grow from measurement to measurement.
+    """
+    total = np.zeros(weight.size)
+    for row in range(cell_of_row.size):
+        total[cell_of_row[row]] += response[row]
+    for row in range(cell_of_row.size):
+        cell = cell_of_row[row]
+        own, part = measured[cell], response[row]
+        if total[cell] > weight[cell]:
+            part *= weight[cell] / total[cell]
+        for draw in range(moved.shape[1]):
+            own[draw] -= part * moved[row, draw]
+
+
+@compiled
+def shrink_leaves(measured, weight, precision, part):  # type: ignore[no-untyped-def]
+    """Return the noise of a tree's leaves, given that of their sums; see `posterior.leaf_values`.
+
+    `part` is the prior variance of a node's part.
+    """
+    leaves, draws = measured.shape
+    sure, mean = np.empty(2 * leaves - 1), np.empty((2 * leaves - 1, draws))
+    for leaf in range(leaves):
+        sure[leaves - 1 + leaf] = precision[leaf]
+        for draw in range(draws):
+            mean[leaves - 1 + leaf, draw] = measured[leaf, draw] / weight[leaf]
+    for node in range(leaves - 2, -1, -1):
+        left, right = 2 * node + 1, 2 * node + 2
+        first = sure[left] / (1 + sure[left] * part)
+        second = sure[right] / (1 + sure[right] * part)
+        sure[node] = first + second
+        for draw in range(draws):
+            both = first * mean[left, draw] + second * mean[right, draw]
+            mean[node, draw] = both / sure[node]
+    down = np.zeros((2 * leaves - 1, draws))
+    for node in range(1, 2 * leaves - 1):
+        above = (node - 1) // 2
+        keep = 1 / (1 + sure[node] * part)
+        for draw in range(draws):
+            own = sure[node] * mean[node, draw] * part + down[above, draw]
+            down[node, draw] = keep * own
+    return down[leaves - 1 :].copy()
+
+
+@compiled
+def move_rows(cell_of_row, change, moved):  # type: ignore[no-untyped-def]
+    """Add the change of a cell's value due to noise to its rows."""
+    for row in range(cell_of_row.size):
+        own = change[cell_of_row[row]]
+        for draw in range(moved.shape[1]):
+            moved[row, draw] += own[draw]

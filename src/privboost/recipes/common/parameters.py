@@ -24,18 +24,12 @@ from privboost._core.checks import (
     check_share,
     check_size,
 )
-from privboost.recipes.common.limits import check_rate, check_shares, check_split_lambda
 
 
 class Constraint(NamedTuple):
-    """Allowed values of a parameter.
+    """Allowed values of a parameter: a check that returns plain Python, and the docstring's type.
 
-    Attributes
-    ----------
-    check : callable
-        Takes the parameter's name and a value; returns the value as plain Python, or raises.
-    type : str
-        Type for the docstring.
+    The check takes the parameter's name and a value, and raises if the value is not allowed.
     """
 
     check: Callable[[str, Any], Any]
@@ -83,41 +77,27 @@ def or_none(allowed: Constraint) -> Constraint:
 
 
 FLAG = Constraint(check_flag, "bool")
-RATE = Constraint(check_rate, "float")
-"""Sampling rate of rows."""
-SHARES = Constraint(check_shares, "three floats that add up to 1")
-SPLIT_LAMBDA = Constraint(check_split_lambda, "float")
 
 _SINGLE_SHARES = ("init_share", "calibration_share", "span_share")
 """Shares of releases outside the rounds, where a recipe has them."""
 
-SPAN_DOC = (
+SPAN_SHARE = (
+    share(or_else=0),
     "Share of the budget (of μ²; of ε under pure DP) of the target clipping range: where within "
     "its bounds a number's labels lie, to which they are then scaled and clipped. 0 leaves it out: "
-    "then the bounds are the range."
+    "then the bounds are the range.",
 )
-"""Documentation of `span_share`."""
-
+"""Constraint and documentation of `span_share`, which every recipe for numbers has."""
 
 BY_TASK: Any = object()
 """Default of the signature that is the task's own, instead of None."""
 
 
 class Declared(NamedTuple):
-    """Declaration of one parameter.
+    """Declaration of one parameter, as `parameter` takes it.
 
-    Attributes
-    ----------
-    constraint : Constraint or None
-        Allowed values; None where the code that uses the parameter checks it.
-    doc : str
-        Documentation.
-    type : str
-        Type for the docstring.
-    by_task : dict
-        Default for "classes" and for a "number", where it depends on the task.
-    tasks : tuple of str
-        Tasks whose estimators have the parameter.
+    Without a constraint the code that uses the parameter checks it. `by_task` has the default for
+    "classes" and for a "number" where it depends on the task.
     """
 
     constraint: Constraint | None
@@ -183,14 +163,8 @@ class Parameters:
     def read(cls, given: Mapping[str, Any], task: str, **defaults: Any) -> Self:
         """Return the checked parameters of an estimator.
 
-        Parameters
-        ----------
-        given : mapping
-            Arguments of the estimator by name, among them those of every run.
-        task : {"classes", "number"}
-            Kind of target.
-        **defaults
-            Values that stand for None instead of the declared default of the task.
+        `given` has its arguments by name, among them those of every run. Where one is None,
+        `defaults` come before the declared default of the task.
         """
         values = {}
         for each in fields(cls):
@@ -199,12 +173,6 @@ class Parameters:
                 value = defaults.get(each.name, declared(each).by_task.get(task))
             values[each.name] = value
         return cls(**values)
-
-    @classmethod
-    def default(cls, name: str, task: str) -> Any:
-        """Return the value that None stands for, by task."""
-        (found,) = (each for each in fields(cls) if each.name == name)
-        return declared(found).by_task.get(task)
 
     def chosen(self) -> dict[str, Any]:
         """Return the parameters for reports, without those that another part of the plan holds."""

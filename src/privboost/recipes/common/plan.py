@@ -1,6 +1,7 @@
 """Plans: everything that is decided before data are touched; frozen, public, with a digest.
 
-Calibration of a plan: its releases first, then the noise of all of them at once.
+A recipe lists its releases; a draft calibrates the noise of all of them at once, and the plan holds
+the result.
 """
 
 from __future__ import annotations
@@ -9,23 +10,21 @@ import hashlib
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
 from privboost._core.checks import check_number, check_size, is_number, keep_checked
-from privboost._core.grid import WEIGHT_STEPS, Contribution
-from privboost.accounting.accountant import Accountant
-from privboost.accounting.accountants import choose_accountant
+from privboost._core.grid import CLIP_STEPS, MAX_SIGMA, WEIGHT_STEPS, Contribution
+from privboost.accounting.accountants import Accountant, choose_accountant
 from privboost.accounting.calibration import LEAST_DELTA, by_shares, calibrate
-from privboost.accounting.events import Exact, Planned
+from privboost.accounting.events import Event, Exact, Planned
 from privboost.accounts.account import BudgetAccount
-from privboost.data.domain import Domain
 from privboost.data.encoding import Encoder
-from privboost.data.features import CategoricalFeature, ClassTarget
+from privboost.data.features import CategoricalFeature
+from privboost.data.targets import ClassTarget
 from privboost.losses.base import LossTable, loss_of
-from privboost.recipes.common.limits import check_grid
 from privboost.recipes.common.parameters import Parameters
 
 
@@ -75,24 +74,9 @@ def _check_delta(name: str, value: Any) -> float:
     return check_number(f"{name}, if not 0,", value, LEAST_DELTA, 1)
 
 
-def task_of(target: Any) -> str:
-    """Return the task of a declared target: "classes" or "number"."""
-    return "classes" if isinstance(target, ClassTarget) else "number"
-
-
 @dataclass(frozen=True)
 class Task:
-    """Learning task.
-
-    Attributes
-    ----------
-    target : {"classes", "number"}
-        Kind of target.
-    loss : str
-        Name of the loss of trees and histograms.
-    n_outputs : int
-        Number of scores of a row.
-    """
+    """Learning task: kind of target, loss of trees and histograms, and number of a row's scores."""
 
     target: str
     loss: str
@@ -100,14 +84,9 @@ class Task:
 
     @classmethod
     def of(cls, target: Any, loss: str | None = None) -> Task:
-        """Return the task of a target: classes (one-vs-rest beyond two), or a number.
+        """Return the task of a declared target: classes (one-vs-rest beyond two), or a number.
 
-        Parameters
-        ----------
-        target : ClassTarget or NumberTarget
-            Declared target.
-        loss : str, optional
-            Loss of classes; logistic by default.
+        The loss is that of classes, logistic by default.
         """
         if isinstance(target, ClassTarget):
             outputs = 1 if len(target.classes) == 2 else len(target.classes)
@@ -119,25 +98,9 @@ class Task:
         return loss_of(self.target, self.loss).table(gradient_clip, hessian_clip)
 
 
-def plan_digest(plan: Any, parts: Sequence[str]) -> str:
-    """Return SHA-256 of a plan: its domain, edges and releases, and the named parts."""
-    payload: dict[str, Any] = {
-        "domain": plan.encoder.domain.to_dict(),
-        "edges": [edges.tolist() for edges in plan.encoder.edges],
-        "releases": [asdict(planned) for planned in plan.releases],
-        "weight_bound": plan.weight_bound,
-    }
-    if plan.class_weight is not None:
-        payload["class_weight"] = plan.class_weight
-    for part in parts:
-        payload[part] = _as_plain(getattr(plan, part))
-    return hashlib.sha256(json.dumps(payload, sort_keys=True).encode()).hexdigest()
-
-
-def _as_plain(value: Any) -> Any:
-    if isinstance(value, Parameters):
-        return value.chosen()
-    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+def grid_step(weight_bound: float | None) -> float:
+    """Return the value of one grid step of a sum, in clips and weights."""
+    return 1 / CLIP_STEPS if weight_bound is None else weight_bound / (CLIP_STEPS * WEIGHT_STEPS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,14 +117,12 @@ class Plan(ABC):
         Bound of one protected unit's contribution.
     weight_bound : float or None
         Public bound of sample weights, if there are weights.
-    budget : Budget
-        Privacy budget.
     accountant : Accountant
         Accountant that composed the releases.
     releases : tuple of Planned
         Reserved releases.
     span : GaussianRelease, LaplaceRelease or None
-        One histogram of labels that finds the target clipping range (see `target_span`).
+        One histogram of labels that finds the target clipping range (see `start`).
     class_weight : tuple of float or None
         Public weights of the classes, in the model's order.
     digest : str
@@ -184,7 +145,28 @@ class Plan(ABC):
     digest: str = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "digest", plan_digest(self, self._hashed))
+        payload: dict[str, Any] = {
+            "domain": self.encoder.domain.to_dict(),
+            "edges": [edges.tolist() for edges in self.encoder.edges],
+            "releases": [asdict(planned) for planned in self.releases],
+            "weight_bound": self.weight_bound,
+        }
+        if self.class_weight is not None:
+            payload["class_weight"] = self.class_weight
+        for name in self._hashed:
+            part: Any = getattr(self, name)
+            if isinstance(part, Parameters):
+                part = part.chosen()
+            elif is_dataclass(part) and not isinstance(part, type):
+                part = asdict(part)
+            payload[name] = part
+        digest = hashlib.sha256(json.dumps(payload, sort_keys=True).encode()).hexdigest()
+        object.__setattr__(self, "digest", digest)
+
+    @property
+    def count_step(self) -> float:
+        """Value of one grid step of a count, in rows of the largest weight."""
+        return grid_step(None if self.weight_bound is None else 1.0)
 
     @property
     def class_steps(self) -> tuple[int, ...] | None:
@@ -218,10 +200,14 @@ def at_most_rows(limit: int) -> str:
     return f"the table has fewer than 2^{limit.bit_length() - 1} rows"
 
 
-def contribution_of(domain: Domain, weight_bound: float | None) -> Contribution:
-    """Return the bound of one protected unit's contribution to a sum."""
-    rows = 1 if domain.unit is None else domain.unit.max_rows
-    return Contribution(weighted=weight_bound is not None, rows=rows)
+def check_grid(events: Iterable[Event]) -> None:
+    """Refuse noise that does not fit the integer grid."""
+    for event in (part for whole in events for part in whole.parts):
+        if not all(1 <= scale <= MAX_SIGMA for scale in event.scales):
+            raise ValueError(
+                "epsilon, or a share of it, is too small or too large: the noise of "
+                f"{event.what!r} would not fit the integer grid"
+            )
 
 
 Shared = tuple[str, Planned, float]
@@ -230,21 +216,7 @@ Shared = tuple[str, Planned, float]
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """Facts that every plan starts from.
-
-    Attributes
-    ----------
-    encoder : Encoder
-        Domain and binning.
-    weight_bound : float or None
-        Public bound of sample weights, if there are weights.
-    budget : Budget
-        Privacy budget.
-    accountant : str
-        Name of the accountant: see `accountants.choice.choose_accountant`.
-    loss : str, optional
-        Loss of classes; logistic by default.
-    """
+    """Facts that every plan starts from; `accountant` is a name, and `loss` that of classes."""
 
     encoder: Encoder
     weight_bound: float | None
@@ -260,7 +232,9 @@ class Draft:
     @cached_property
     def contribution(self) -> Contribution:
         """Bound of one protected unit's contribution."""
-        return contribution_of(self.encoder.domain, self.weight_bound)
+        unit = self.encoder.domain.unit
+        rows = 1 if unit is None else unit.max_rows
+        return Contribution(weighted=self.weight_bound is not None, rows=rows)
 
     @property
     def bound(self) -> dict[str, Any]:
@@ -273,17 +247,6 @@ class Draft:
         """Number of numeric features."""
         features: Sequence[Any] = self.encoder.domain.features
         return sum(not isinstance(feature, CategoricalFeature) for feature in features)
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """Fields of `Plan` that are known already."""
-        return {
-            "encoder": self.encoder,
-            "task": self.task,
-            "contribution": self.contribution,
-            "weight_bound": self.weight_bound,
-            "budget": self.budget,
-        }
 
     def share(self, wanted: Sequence[Shared]) -> Made:
         """Calibrate releases that share μ²; those without a share or a count are left out."""
@@ -314,19 +277,7 @@ class Draft:
 
 @dataclass(frozen=True, eq=False)
 class Made:
-    """Calibrated releases.
-
-    Attributes
-    ----------
-    draft : Draft
-        Facts that the plan starts from.
-    accountant : Accountant
-        Accountant that composed the releases.
-    names : tuple of str
-        Name of each release in the plan.
-    releases : tuple of Planned
-        Releases to reserve.
-    """
+    """Calibrated releases to reserve, each with its name in the plan."""
 
     draft: Draft
     accountant: Accountant
@@ -343,9 +294,17 @@ class Made:
     @property
     def fields(self) -> dict[str, Any]:
         """Fields of `Plan` that all recipes fill alike."""
-        made = {
+        return {
+            "encoder": self.draft.encoder,
+            "task": self.draft.task,
+            "contribution": self.draft.contribution,
+            "weight_bound": self.draft.weight_bound,
+            "budget": self.draft.budget,
             "accountant": self.accountant,
             "releases": self.releases,
             "span": self.get("span"),
         }
-        return self.draft.fields | made
+
+    def fields_with(self, *names: str) -> dict[str, Any]:
+        """Return the same, and a recipe's own releases by name."""
+        return self.fields | {name: self.get(name) for name in names}

@@ -1,36 +1,25 @@
-"""Priors of effects: covariances of a feature's bins, and of a pair's cells.
+"""Gaussian posteriors of effects and of trees' leaves, from released sums with known noise.
 
-Step damping: the fraction of a step that values take where several queries are made at once.
-
-Effects that are measured together are not corrected for each other: correlated features would each
-take the whole step, and overshoot together.
-
-Gaussian posterior of an effect, of a feature or a pair, from all its measurements.
-
-An effect has a value for each bin. Measurements are sums over cells of bins, with exactly known
-noise, so each is a linear observation; old ones are discounted a little, because the other effects
-move. The size of effects is estimated as well: several prior variances are weighed by their
-evidence, pooled over all features. Everything here follows from released values.
-
-Posterior of a tree's leaves from one measurement: hierarchical shrinkage along the tree.
-
-A leaf's value is the sum of one part for each node on its path, all independent a priori: leaves
-that share a node share its part, so that a leaf with few rows borrows from its neighbours. The
-variance of parts is weighed by evidence, as for effects. Everything follows from released values.
+An effect, of a feature or a pair, has a value for each bin. Measurements are sums over cells of
+bins, so each is a linear observation; old ones are discounted a little, because the other effects
+move. A leaf's value is the sum of one part for each node on its path, all independent a priori, so
+that a leaf with few rows borrows from its neighbours (hierarchical shrinkage). The size of both is
+estimated as well: several prior variances are weighed by their evidence. Everything here follows
+from released values.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from privboost._core.compilation import compiled
-from privboost._core.grid import MAX_SCORE
+from privboost._core.grid import MAX_SCORE, SCORE_STEPS
 from privboost.recipes.common import posterior_kernels
 from privboost.recipes.common.posterior_kernels import soften
 
@@ -43,18 +32,10 @@ _RIDGE, _ROUGH, _OWN = 0.1, 0.375, 0.2
 
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """Prior of an effect's values, up to its variance.
+    """Prior of an effect's values: precision (its lower half) for a variance of 1.
 
-    Attributes
-    ----------
-    precision : float array of shape (bins, bins)
-        Lower half of the precision matrix, for a variance of 1.
-    least : float array
-        Pivots of its factor: measurements only increase them.
-    first : int array
-        First bin that each bin is coupled with.
-    learned : bool array
-        Bins that have an effect.
+    `least` are the pivots of its factor, which measurements only increase; `first` is the first bin
+    that each bin is coupled with, and `learned` whether it has an effect.
     """
 
     precision: np.ndarray
@@ -86,15 +67,7 @@ def _root_of_precision(precision: np.ndarray, first: np.ndarray) -> tuple[Any, .
 
 
 def prior_of(ordered: int, learned: np.ndarray) -> Prior:
-    """Return the prior of a feature.
-
-    Parameters
-    ----------
-    ordered : int
-        Number of ordered bins, those of a number, which come first.
-    learned : bool array
-        Bins that have an effect.
-    """
+    """Return the prior of a feature, whose ordered bins (those of a number) come first."""
     return _walk_prior(ordered, learned.tobytes())
 
 
@@ -130,46 +103,6 @@ def _grid_covariance(walk: np.ndarray) -> np.ndarray:
     return covariance
 
 
-SINGLE, JOINT = 0.2, 1.0
-"""Damping for each further query of a round: of features, and of pairs or trees."""
-
-
-class StepDamping:
-    """Fraction of a step, which shrinks after an overshoot.
-
-    Parameters
-    ----------
-    queries : int
-        Queries of a round.
-    strength : float
-        `SINGLE` or `JOINT`.
-    """
-
-    def __init__(self, queries: int, strength: float) -> None:
-        self.part = 1 / (1 + strength * (queries - 1))
-        self._several = queries > 1
-
-    def damp(self, moves: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> None:
-        """Shrink the fraction after an overshoot.
-
-        A fraction p of steps along which everything else moves, too, leaves 1 − p·λ of the
-        distance; with p = 1/λ nothing is left.
-
-        Parameters
-        ----------
-        moves : iterable of (weight, before, now), read where a round has several queries
-            Noisy counts of each effect's bins, and their full steps in the last round and now.
-        """
-        if not self._several:
-            return
-        length = along = 0.0
-        for weight, before, now in moves:
-            length += float((weight * before**2).sum())
-            along += float((weight * before * now).sum())
-        if along < 0:
-            self.part /= 1 - along / length
-
-
 VARIANCES = 10.0 ** np.linspace(-4.5, 0.7, 11)
 """Prior variances of an effect, weighed by their evidence."""
 
@@ -179,9 +112,11 @@ FADE = 0.95
 MOST_VALUE = 3.0
 """Bound of effects and leaves, in log-odds or half widths of a number's bounds."""
 
-
 FOCUS = 0.7
 """Part of queries that follows the size of effects; the rest is divided evenly."""
+
+SINGLE, JOINT = 0.2, 1.0
+"""Damping for each further query of a round: of features, and of pairs or trees."""
 
 
 def largest_value(features: int) -> float:
@@ -191,14 +126,9 @@ def largest_value(features: int) -> float:
 
 @dataclass(frozen=True)
 class Noise:
-    """Errors of a measurement.
+    """Errors of a measurement: standard deviations of the noise in a cell's sums.
 
-    Attributes
-    ----------
-    gradient, hessian : float, or an array by cell
-        Standard deviation of the noise in a cell's sums.
-    spread : float
-        Variance of gradients for a sum of Hessians of 1, without noise.
+    `spread` is the variance of gradients for a sum of Hessians of 1, without noise.
     """
 
     gradient: float | np.ndarray
@@ -214,16 +144,8 @@ class Noise:
 class Observation:
     """Measurement of an effect as a linear observation.
 
-    Attributes
-    ----------
-    cell_of, within : arrays
-        Cell of each bin, and the bin's estimated part of its cell's rows.
-    weight, precision : float arrays
-        Hessian and 1/variance of the gradient of each cell.
-    noise : Noise
-        Errors of the measurement.
-    variance : float
-        Weighted mean of the prior variances.
+    For each bin its cell and estimated part of the cell's rows; for each cell its Hessian and
+    1/variance of the gradient; the errors, and the weighted mean of the prior variances.
     """
 
     cell_of: np.ndarray
@@ -236,24 +158,13 @@ class Observation:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """Update of an effect's values after a measurement.
-
-    Attributes
-    ----------
-    observed : Observation
-        Measurement.
-    part : float
-        Fraction of the step that values took.
-    values : float array
-        Values afterwards.
-    """
+    """Update of an effect: the measurement, the fraction of the step, and values afterwards."""
 
     observed: Observation
     part: float
     values: np.ndarray
 
 
-@dataclass(eq=False)
 class Effect:
     """Posterior of one effect on one output.
 
@@ -271,27 +182,20 @@ class Effect:
         1 if ordered values never fall, −1 if they never rise, 0 if they may do both.
     """
 
-    prior: Prior
-    most: float = MOST_VALUE
-    fade: float = FADE
-    ordered: int = 0
-    slope: int = 0
-    n_observed: int = field(default=0, init=False)
-    first: np.ndarray = field(init=False)
-    info: np.ndarray = field(init=False)
-    pull: np.ndarray = field(init=False)
-    values: np.ndarray = field(init=False)
-    goal: np.ndarray = field(init=False)
-    move: np.ndarray = field(init=False)
-    evidence: np.ndarray = field(init=False)
-    weights: np.ndarray = field(init=False)
-    mass: np.ndarray = field(init=False)
-
-    def __post_init__(self) -> None:
-        size, self.first = len(self.prior.first), self.prior.first.copy()
+    def __init__(
+        self,
+        prior: Prior,
+        most: float = MOST_VALUE,
+        fade: float = FADE,
+        ordered: int = 0,
+        slope: int = 0,
+    ) -> None:
+        self.prior, self.most, self.fade = prior, most, fade
+        self.ordered, self.slope, self.n_observed = ordered, slope, 0
+        size, self.first = len(prior.first), prior.first.copy()
         self.info, self.pull = np.zeros((size, size)), np.zeros((size, 1))
-        self.values, self.mass = np.zeros(size), np.zeros(size)
-        self.goal, self.move = np.zeros(size), np.zeros(size)
+        self.values, self.mass, self.goal, self.move = np.zeros((4, size))
+        self.published = np.zeros(size, dtype=np.int32)
         self.evidence = np.zeros(len(VARIANCES))
         self.weights = np.full(len(VARIANCES), 1 / len(VARIANCES))
 
@@ -323,12 +227,7 @@ class Effect:
     ) -> Observation:
         """Update the posterior with sums of −gradients and of Hessians by cell.
 
-        Parameters
-        ----------
-        cell_of : int array
-            Cell of each bin.
-        belief : float array
-            Prior probability of each of `VARIANCES`.
+        `belief` is the prior probability of each of `VARIANCES`.
         """
         within = np.empty(len(self.mass))
         posterior_kernels.read_measurement(cell_of, hessian, self.mass, within)
@@ -355,15 +254,18 @@ class Effect:
         """Move the values a fraction of the way to the posterior mean."""
         self.move = self.goal - self.values
         self.values = self.goal.copy() if part == 1 else self.values + part * self.move
-        if self.slope:
-            self._make_monotone()
+        if self.slope:  # the nearest monotone values, weighted by noisy counts
+            upward = self.slope * self.values[: self.ordered]
+            posterior_kernels.rise(upward, self.profile[: self.ordered])
+            self.values[: self.ordered] = self.slope * upward
         return Step(observed, part, self.values)
 
-    def _make_monotone(self) -> None:
-        """Project the values onto monotone ones, weighted by noisy counts."""
-        upward = self.slope * self.values[: self.ordered]
-        posterior_kernels.rise(upward, self.profile[: self.ordered])
-        self.values[: self.ordered] = self.slope * upward
+    def publish(self) -> np.ndarray:
+        """Return the change of values, in score steps, since they were last published."""
+        published = np.rint(self.values * SCORE_STEPS).astype(np.int32)
+        change: np.ndarray = published - self.published
+        self.published = published
+        return change
 
     @property
     def size(self) -> float:
@@ -382,6 +284,46 @@ class Effect:
         return found
 
 
+class StepDamping:
+    """Fraction of a step that values take where several effects are measured at once.
+
+    They are not corrected for each other: correlated features would each take the whole step, and
+    overshoot together. So the fraction falls with the queries of a round (by `SINGLE` or `JOINT`),
+    and after an overshoot.
+    """
+
+    def __init__(self, queries: int, strength: float) -> None:
+        self.part = 1 / (1 + strength * (queries - 1))
+        self._several = queries > 1
+
+    def damp(self, moves: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> None:
+        """Shrink the fraction after an overshoot.
+
+        A fraction p of steps along which everything else moves, too, leaves 1 − p·λ of the
+        distance; with p = 1/λ nothing is left.
+        `moves` has noisy counts of each effect's bins, and their full steps in the last round and
+        now; it is read where a round has several queries.
+        """
+        if not self._several:
+            return
+        length = along = 0.0
+        for weight, before, now in moves:
+            length += float((weight * before**2).sum())
+            along += float((weight * before * now).sum())
+        if along < 0:
+            self.part /= 1 - along / length
+
+    def steps(self, effects: Sequence[Effect], observed: Sequence[Observation]) -> list[Step]:
+        """Move all effects of a round by the same fraction."""
+        self.damp(effect.moves for effect in effects)
+        return [effect.step(own, self.part) for effect, own in zip(effects, observed, strict=True)]
+
+
+def read_sums(sums: np.ndarray, scale: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
+    """Return −gradients and Hessians of sums in grid steps, given the values of one step."""
+    return -sums[:, 0] * scale[0], sums[:, 1] * scale[1]
+
+
 def mean_variance(weights: np.ndarray) -> float:
     """Return the weighted mean of the prior variances."""
     return float((weights * VARIANCES).sum())
@@ -390,12 +332,8 @@ def mean_variance(weights: np.ndarray) -> float:
 def shared_belief(evidence: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return the probability of each prior variance, pooled over all features.
 
-    A feature departs from it on strong evidence of its own.
-
-    Parameters
-    ----------
-    evidence, weights : float arrays of shape (features, variances)
-        Log evidence and weight of each variance, by feature.
+    A feature departs from it on strong evidence of its own. Log evidence and weights are arrays of
+    shape (features, variances).
     """
     together = np.empty(evidence.shape[1])
     posterior_kernels.soften(evidence.sum(axis=0), np.ones(evidence.shape[1]), together)
@@ -415,16 +353,10 @@ def shares_of(sizes: np.ndarray) -> np.ndarray:
 def leaf_values(
     gradient: np.ndarray, hessian: np.ndarray, noise: Noise, belief: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the posterior means of leaves, and the weights of prior variances.
+    """Return the posterior means of a tree's leaves, and the weights of prior variances.
 
-    Parameters
-    ----------
-    gradient, hessian : float arrays
-        Noisy sums of −gradients and of Hessians by leaf of a complete tree.
-    noise : Noise
-        Noise of the sums.
-    belief : float array
-        Prior probability of each of `VARIANCES`.
+    Both sums, of −gradients and of Hessians, are by leaf of a complete tree; `belief` is the prior
+    probability of each of `VARIANCES`.
     """
     weight, precision = weight_and_precision(hessian, noise)
     values, weights = np.zeros(len(weight)), np.zeros_like(belief)
@@ -443,12 +375,8 @@ def weight_and_precision(hessian: np.ndarray, noise: Noise) -> tuple[np.ndarray,
 def _weigh(found, precision, variances, belief, values, weights):  # type: ignore[no-untyped-def]
     """Pass up the tree for the evidence of each variance, then down for posterior means.
 
-    Parameters
-    ----------
-    found, precision : float arrays
-        Estimate of each leaf alone, and its 1/variance.
-    values, weights : float arrays, written
-        See `leaf_values`.
+    `found` and `precision` are the estimate of each leaf alone, and its 1/variance; `values` and
+    `weights` are written.
     """
     leaves, count = found.size, variances.size
     depth = max(round(math.log2(leaves)), 1)

@@ -1,11 +1,11 @@
 """The algebra of Gaussian posteriors and of noise that runs through them.
 
 No library of linear algebra is used: their last bits differ between processors, and a seeded model
-is the same everywhere. A measurement joins the bins of a cell, and a random walk joins neighbours,
-so the matrices of a numeric feature are narrow bands: of any matrix only the entries between the
-first bin that a line is joined with and its diagonal are used, and factors fill nothing else.
-Several prior variances, or draws of noise (always the last axis), lie side by side in memory:
-processors do several at once, and every number has its terms in the same order.
+is the same everywhere. A measurement couples the bins of a cell, and a random walk couples
+neighbours, so the matrices of a numeric feature are narrow bands: of any matrix only the entries
+between the first bin that a line is coupled with (`first`) and its diagonal are used, and factors
+fill nothing else. Several prior variances, or draws, lie side by side in memory: processors do
+several at once, and every number has its terms in the same order.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def walk_basis(ordered: int, ridge: float, rough: float) -> np.ndarray:
             below[i] = -rough / low[i - 1]
         low[i] = math.sqrt(own - below[i] * below[i])
     basis = np.zeros((ordered, ordered))
-    for j in range(ordered):  # the columns of the factor's inverse, told as rows
+    for j in range(ordered):  # columns of the factor's inverse, written as rows
         basis[j, j] = 1 / low[j]
         for i in range(j + 1, ordered):
             basis[j, i] = -below[i] * basis[j, i - 1] / low[i]
@@ -36,18 +36,10 @@ def walk_basis(ordered: int, ridge: float, rough: float) -> np.ndarray:
 
 @compiled
 def read_measurement(cell_of, hessian, mass, within):
-    """Add what an answer says of the mass of bins; find each bin's part of its cell.
+    """Add the Hessians of cells to the mass of bins; find each bin's part of its cell.
 
-    Parameters
-    ----------
-    cell_of : int array
-        The cell of each bin.
-    hessian : float array
-        The Hessians of each cell.
-    mass : float array, changed in place
-        What is known of each bin: half of an answer goes by it, half is shared evenly.
-    within : float array, written
-        Which part of its cell's rows each bin is thought to have then.
+    Half of a cell's Hessian goes by its bins' parts so far, half is shared evenly. `mass` is
+    changed in place, and `within` written.
     """
     cells, most = hessian.size, 1.0
     total, bins = np.zeros(cells), np.zeros(cells)
@@ -84,24 +76,11 @@ def by_cell(cell_of, within, values, cells):
 
 @compiled
 def add_measurement(learned, cell_of, within, weight, precision, answer, fade, first, info, pull):
-    """Fold an answer into what is known: info ← fade·info + AᵀRA, pull ← fade·pull + AᵀR·u.
+    """Add a measurement to the information: info ← fade·info + AᵀRA, pull ← fade·pull + AᵀR·u.
 
-    Parameters
-    ----------
-    learned : bool array
-        Which bins have an effect.
-    cell_of : int array
-        The cell of each bin.
-    within : float array
-        Which part of its cell's rows each bin is thought to have.
-    weight, precision : float arrays
-        By cell: the Hessians, and 1/variance.
-    answer : float array of shape (cells, draws)
-        What was answered as if today's values were 0.
-    first : int array, changed in place
-        The first bin that each bin is joined with.
-    info, pull : float arrays of shapes (bins, bins) and (bins, draws), changed in place
-        What is known; of `info` the lower half, from `first` on.
+    `weight` and `precision` are the Hessian and 1/variance of each cell, and `answer`, by cell and
+    draw, the measurement as if the current values were 0. `info` (its lower half, from `first` on)
+    and `pull` are the precision of bins, and precision times mean, both without the prior.
     """
     size, draws = pull.shape
     look, lead = np.empty(size), np.full(weight.size, -1)
@@ -128,25 +107,9 @@ def add_measurement(learned, cell_of, within, weight, precision, answer, fade, f
 def _factor(info, prior, least, first, variances):
     """Return unit lower L and 1/D with L·D·Lᵀ = info + prior/variance, for each variance.
 
-    Parameters
-    ----------
-    info, prior : float arrays
-        What is known, and the precision of bins for a prior variance of 1: lower halves.
-    least : float array
-        D of the prior. What is known only adds to it, so that roundings cannot make D less.
-    first : int array
-        Where each line of both begins.
-    variances : float array
-        The prior variances.
-
-    Returns
-    -------
-    start : int array
-        Where column 0 of each line would lie in `lower`.
-    lower : float array of shape (entries, variances)
-        The lines of L below the diagonal, one after the other.
-    inverse : float array of shape (bins, variances)
-        1/D.
+    `prior` is the precision for a variance of 1, and `least` D of the prior: measurements only add
+    to it, so that roundings cannot make D less. L is returned as the index where column 0 of each
+    line would lie, and the lines below the diagonal one after the other, by variance.
     """
     size, count = first.size, variances.size
     start, entries = np.empty(size, dtype=np.int64), 0
@@ -180,20 +143,10 @@ def _factor(info, prior, least, first, variances):
 
 @compiled
 def weigh_variances(info, pull, prior, least, first, variances, belief, evidence, weights):
-    """Return the posterior mean of bins, averaged over prior variances.
+    """Return the posterior mean of bins, averaged over prior variances; see `_factor`.
 
-    Parameters
-    ----------
-    info, pull : float arrays of shapes (bins, bins) and (bins, 1)
-        What is known.
-    prior, least, first : arrays
-        See `_factor`.
-    variances : float array
-        The prior variances.
-    belief : float array
-        How likely each was thought to be.
-    evidence, weights : float arrays, written
-        For each variance the logarithm of its evidence, and its posterior weight.
+    `belief` is the prior probability of each variance; the logarithm of its evidence and its
+    posterior weight are written.
     """
     size, count = first.size, variances.size
     start, lower, inverse = _factor(info, prior, least, first, variances)
@@ -250,14 +203,9 @@ def soften(evidence, belief, weights):
 
 @compiled
 def rise(values, weights):
-    """Make values the nearest ones that never fall, in place: pool adjacent violators.
+    """Replace values by the nearest ones that never fall: pool adjacent violators.
 
-    Parameters
-    ----------
-    values : float array, changed in place
-        In their order.
-    weights : float array
-        What a square of each value's change costs, above 0.
+    The square of each value's change has a positive weight.
     """
     size, pools = values.size, 0
     mean, weight, last = np.empty(size), np.empty(size), np.empty(size, dtype=np.int64)
@@ -281,23 +229,8 @@ def rise(values, weights):
 def root_of(info, prior, least, first, variance):
     """Return unit lower L and 1/D with L·D·Lᵀ = info + prior/variance, column by column.
 
-    Parameters
-    ----------
-    info, prior, least, first : arrays
-        See `_factor`.
-    variance : float
-        The prior variance.
-
-    Returns
-    -------
-    last : int array
-        The last line that has an entry in each column of L.
-    start : int array
-        Where line 0 of each column would lie in `lower`.
-    lower : float array
-        The columns of L below the diagonal, one after the other, up to their last lines.
-    inverse : float array
-        1/D.
+    L is returned as the last line that has an entry in each column, the index where line 0 of the
+    column would lie, and the columns below the diagonal one after the other. See `_factor`.
     """
     size = first.size
     last, start, entries = np.arange(size), np.empty(size, dtype=np.int64), 0
@@ -363,104 +296,3 @@ def _add_scaled(out, values, factor):
     """Add values times a factor, number by number."""
     for i in range(out.size):
         out[i] += values[i] * factor
-
-
-@compiled
-def draw_noise(words, gradient, hessian, out):
-    """Write the noise of an answer: of gradients, and of Hessians times what they multiply.
-
-    Only variances matter, so noise is a sign times its size: signs are the same everywhere.
-
-    Parameters
-    ----------
-    words : uint32 array of length 2 · cells · draws
-        Random words; the first bit of each is a sign.
-    gradient, hessian : float arrays
-        The size of both in each cell.
-    out : float array of shape (cells, draws), written
-        The noise.
-    """
-    cells, draws = out.shape
-    first, second = words[: cells * draws], words[cells * draws :]
-    for cell in range(cells):
-        for draw in range(draws):
-            at = cell * draws + draw
-            one = gradient[cell] if first[at] >> 31 else -gradient[cell]
-            two = hessian[cell] if second[at] >> 31 else -hessian[cell]
-            out[cell, draw] = one + two
-
-
-@compiled
-def add_response(cell_of_row, response, weight, moved, answer):
-    """Take off an answer what rows say otherwise, since noise moved their scores.
-
-    Parameters
-    ----------
-    cell_of_row : int array
-        The cell of each row.
-    response : float array
-        By how much a row's gradient changes with its score.
-    weight : float array
-        The Hessians of each cell. Its rows together do not respond by more: where drawn rows are
-        many and released ones few, errors would grow from answer to answer.
-    moved : float array of shape (rows, draws)
-        How far noise moved scores.
-    answer : float array of shape (cells, draws), changed in place
-        The noise in an answer.
-    """
-    total = np.zeros(weight.size)
-    for row in range(cell_of_row.size):
-        total[cell_of_row[row]] += response[row]
-    for row in range(cell_of_row.size):
-        cell = cell_of_row[row]
-        own, part = answer[cell], response[row]
-        if total[cell] > weight[cell]:
-            part *= weight[cell] / total[cell]
-        for draw in range(moved.shape[1]):
-            own[draw] -= part * moved[row, draw]
-
-
-@compiled
-def shrink_leaves(answer, weight, precision, part):
-    """Return the noise of a tree's leaves; see `leaves.leaf_values`.
-
-    Parameters
-    ----------
-    answer : float array of shape (leaves, draws)
-        The noise in the sums of gradients.
-    weight, precision : float arrays
-        Of each leaf its Hessians, and 1/variance of what it says alone.
-    part : float
-        The prior variance of a node's part.
-    """
-    leaves, draws = answer.shape
-    sure, mean = np.empty(2 * leaves - 1), np.empty((2 * leaves - 1, draws))
-    for leaf in range(leaves):
-        sure[leaves - 1 + leaf] = precision[leaf]
-        for draw in range(draws):
-            mean[leaves - 1 + leaf, draw] = answer[leaf, draw] / weight[leaf]
-    for node in range(leaves - 2, -1, -1):
-        left, right = 2 * node + 1, 2 * node + 2
-        first = sure[left] / (1 + sure[left] * part)
-        second = sure[right] / (1 + sure[right] * part)
-        sure[node] = first + second
-        for draw in range(draws):
-            both = first * mean[left, draw] + second * mean[right, draw]
-            mean[node, draw] = both / sure[node]
-    down = np.zeros((2 * leaves - 1, draws))
-    for node in range(1, 2 * leaves - 1):
-        above = (node - 1) // 2
-        keep = 1 / (1 + sure[node] * part)
-        for draw in range(draws):
-            own = sure[node] * mean[node, draw] * part + down[above, draw]
-            down[node, draw] = keep * own
-    return down[leaves - 1 :].copy()
-
-
-@compiled
-def move_rows(cell_of_row, change, moved):
-    """Add to rows what noise changed of their cells' values."""
-    for row in range(cell_of_row.size):
-        own = change[cell_of_row[row]]
-        for draw in range(moved.shape[1]):
-            moved[row, draw] += own[draw]

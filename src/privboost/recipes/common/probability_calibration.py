@@ -1,12 +1,8 @@
 """Calibration of probabilities: a slope and a shift of scores, fitted to noisy counts by score.
 
-A clip of gradients biases probabilities at every ε. Counts of rows by score and class estimate the
-bias; an increasing line through the log-odds corrects it without changing the order of scores.
-
-Release of calibrated probabilities, the last step of recipes whose scores are log-odds.
-
-Rows are counted by score and class, and scores are mapped by the line that fits the counts best:
-one small release, whose post-processing is free.
+A clip of gradients biases probabilities at every ε. Rows are counted by score and class, the last
+and a small release of recipes whose scores are log-odds; an increasing line through the log-odds
+that fits the counts best corrects the bias without changing the order of scores.
 """
 
 from __future__ import annotations
@@ -21,14 +17,13 @@ import numpy as np
 from privboost._core.compilation import compiled
 from privboost._core.grid import SCORE_STEPS, VOTE
 from privboost.accounting.events import Relation
-from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease, NoisySums
+from privboost.accounting.noisy_sums import NoisySums
 from privboost.engine.queries import ScoreCounts
 from privboost.engine.updates import UseLoss
 from privboost.losses.base import loss_of
 from privboost.mechanisms.curator import Curator
 from privboost.models.scores import pool_counts
 from privboost.models.votes import CalibratedVotes, VoteScores
-from privboost.recipes.common.newton import grid_step
 from privboost.recipes.common.plan import Plan
 
 _SCORES = np.linspace(-6.0, 6.0, 23)
@@ -54,14 +49,7 @@ _LEAST_SPREAD = 0.1
 def cells_for(rows: float, sigma: float) -> int:
     """Return the number of cells of scores: few where noise is large.
 
-    A line needs two; every further one adds its own noise.
-
-    Parameters
-    ----------
-    rows : float
-        Noisy count of rows.
-    sigma : float
-        Standard deviation of the noise in a count.
+    A line needs two; every further one adds its own noise. `sigma` is that in a count.
     """
     return int(min(max(rows / max(_ROWS * sigma, 1e-300), _FEWEST_CELLS), len(EDGES) + 1))
 
@@ -78,16 +66,9 @@ def edges_around(scores: np.ndarray, cells: int) -> np.ndarray:
 
 
 def centres(scores: np.ndarray, edges: np.ndarray = EDGES) -> np.ndarray:
-    """Return the mean score of each cell, its middle where there is none.
+    """Return the mean expected score of each cell, its middle where there is none.
 
     Where scores are few, or lie close together, the middle of a cell is a poor estimate.
-
-    Parameters
-    ----------
-    scores : int array
-        Expected scores, in score steps.
-    edges : int array
-        Edges between cells.
     """
     odds = edges / SCORE_STEPS
     middles = np.concatenate(
@@ -101,15 +82,7 @@ def centres(scores: np.ndarray, edges: np.ndarray = EDGES) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class ScoreCells:
-    """Cells of scores.
-
-    Attributes
-    ----------
-    edges : int32 array
-        Edges between them, in steps of a row's state.
-    at : float array
-        Expected log-odds of a row of each.
-    """
+    """Cells of scores: edges in steps of a row's state, expected log-odds of a row in each cell."""
 
     edges: np.ndarray
     at: np.ndarray
@@ -122,10 +95,7 @@ class ScoreCells:
 
     @classmethod
     def of_votes(cls, votes: int) -> ScoreCells:
-        """Return cells of the sums of so many votes; each contains a possible sum.
-
-        The log-odds of a vote are taken to be `_WORTH_OF_VOTES` over the root of their number.
-        """
+        """Return cells of the sums of so many votes; each contains a possible sum."""
         worth = worth_of_vote(votes)
         sums = np.arange(-votes, votes + 1, 2) * VOTE
         edges = np.rint(_SCORES / worth * VOTE).astype(np.int32)
@@ -136,21 +106,14 @@ class ScoreCells:
 
 
 def worth_of_vote(votes: int) -> float:
-    """Return the assumed log-odds of one of so many votes."""
+    """Return the assumed log-odds of one of so many votes: a constant over their root."""
     return _WORTH_OF_VOTES / math.sqrt(votes)
 
 
 def fit_line(counts: np.ndarray, sigma: float, at: np.ndarray) -> tuple[float, float]:
-    """Return the slope and shift with which scores fit noisy counts.
+    """Return the slope and shift with which scores, about `at` in each cell, fit noisy counts.
 
-    Parameters
-    ----------
-    counts : float array of shape (cells, 2)
-        Counts by score and class, in rows; noise may leave less than 0.
-    sigma : float
-        Standard deviation of the noise in a count.
-    at : float array
-        Approximate score of each cell's rows: see `centres`.
+    Counts are by score and class, in rows; noise of deviation `sigma` may leave less than 0.
     """
     log_slope, shift = _search(at, counts[:, 1], counts.sum(axis=1), sigma, _WIDEST)
     return math.exp(log_slope), shift
@@ -197,9 +160,6 @@ def _search(middles, own, rows, sigma, widest):  # type: ignore[no-untyped-def]
     return best_slope, best_shift
 
 
-_WHAT = "rows by score and class"
-
-
 class Lineable(Protocol):
     """Scores of a model that can be mapped by lines."""
 
@@ -214,17 +174,17 @@ _Model = TypeVar("_Model", bound=Lineable)
 
 
 def counts_release(
-    kind: type[GaussianRelease] | type[LaplaceRelease],
+    kind: type[NoisySums],
     bound: Mapping[str, Any],
     noise: float = 1.0,
     relation: Relation = Relation.ADD_REMOVE,
-) -> GaussianRelease | LaplaceRelease:
+) -> NoisySums:
     """Return the release of one output's counts; `bound` is `Draft.bound`.
 
     A unit that is replaced changes two cells: that of the old unit and that of the new one.
     """
-    cells = 2 if relation == Relation.REPLACE_ONE else 1
-    return kind(_WHAT, noise, cells=cells, shares=(1.0,), relation=relation, **bound)
+    cells, what = 2 if relation == Relation.REPLACE_ONE else 1, "rows by score and class"
+    return kind(what, noise, cells=cells, shares=(1.0,), relation=relation, **bound)
 
 
 def check_calibration(share: float, target: str, loss: str) -> None:
@@ -244,22 +204,10 @@ def release_line(
 ) -> tuple[tuple[float, float], float]:
     """Release counts by score and class; return slope and shift, and the slope's relative error.
 
-    Parameters
-    ----------
-    curator : Curator
-        Releases noisy counts.
-    plan : Plan
-        Plan, for the weights of rows.
-    scores : GaussianRelease or LaplaceRelease
-        Reserved release.
-    output : int
-        Number of the score of a row.
-    cells : ScoreCells
-        Cells of scores; whatever they are, a row lies in one.
-
     Privacy
     -------
-    Spends `scores` once. Cells follow from released values and public ones, and so does the line.
+    Spends `scores` once. Cells follow from released values and public ones, and so does the line;
+    whatever they are, a row lies in one.
     """
     counts, sigma = _release_counts(curator, plan, scores, output, cells)
     line = fit_line(counts, sigma, cells.at)
@@ -273,14 +221,8 @@ def _release_counts(
 
     Both are in rows of the largest weight.
     """
-    step = _step(plan)
-    counts = curator.sums(ScoreCounts(cells.edges, 2, output), scores)[:, :, 0] * step
-    return counts, float(scores.deviations[0]) * step
-
-
-def _step(plan: Plan) -> float:
-    """Return the value of one grid step of a count, in rows of the largest weight."""
-    return grid_step(None if plan.weight_bound is None else 1.0)
+    counts = curator.sums(ScoreCounts(cells.edges, 2, output), scores)[:, :, 0] * plan.count_step
+    return counts, float(scores.deviations[0]) * plan.count_step
 
 
 def calibrate_votes(
@@ -317,18 +259,8 @@ def calibrate_scores(
     All rows count, also those that training left out: rows whose gradient was filtered, or that
     have spent their individual budgets, are the ones that fit the model worst.
 
-    Parameters
-    ----------
-    curator : Curator
-        Releases noisy counts.
-    plan : Plan
-        Plan, for the weights of rows.
-    scores : GaussianRelease or LaplaceRelease, optional
-        Reserved release; without it the model is returned unchanged.
-    model : Lineable
-        Model whose scores the rows have.
-    rows : sequence of float, optional
-        Noisy count of rows of each output: where they are few, so are cells.
+    Without a reserved release of `scores` the model is returned unchanged. Where the noisy counts
+    of `rows` of each output are small, so are the numbers of cells.
 
     Privacy
     -------
@@ -339,7 +271,7 @@ def calibrate_scores(
     typical = model.typical()
     curator.close_budgets()
     curator.publish(UseLoss(plan.task.table(1.0, 1.0)))
-    sigma = float(scores.deviations[0]) * _step(plan)
+    sigma = float(scores.deviations[0]) * plan.count_step
     counts = [None] * len(typical) if rows is None else [cells_for(own, sigma) for own in rows]
     cells = [ScoreCells.around(*own) for own in zip(typical, counts, strict=True)]
     lines = [

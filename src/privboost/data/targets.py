@@ -1,0 +1,276 @@
+"""Kinds of targets: classes and numbers.
+
+A target owns what depends on its kind: how labels are coded, what scores mean, how it is described
+and written as JSON.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from privboost._core.checks import Hole, check_mapping, check_text, listed, read_reason
+from privboost._core.errors import DomainError
+from privboost._core.grid import FULL_RANGE, LABEL_STEPS
+from privboost._core.pickling import DeclaredState
+from privboost.data.feature_base import (
+    INFERABLE,
+    MAX_CLASSES,
+    check_bounds,
+    check_labels,
+    check_scale,
+    common_keys,
+    count_clipped,
+    format_range,
+)
+from privboost.data.scales import from_scale, inverse_scale_name, slope_of_scale, to_scale
+from privboost.data.table import Column
+from privboost.data.values import Label, code_labels, count_unlisted, read_numbers
+from privboost.losses.base import UNKNOWN_LABEL
+
+_LEAST_WIDTH = 1e-6
+
+
+class BaseTarget(DeclaredState, ABC):
+    """What is public about the column to predict.
+
+    Attributes
+    ----------
+    task : str
+        "classes" or "number".
+    name : str
+        The column.
+    reason : str
+        Where the fact comes from.
+    """
+
+    task: ClassVar[str]
+    name: str
+    reason: str
+
+    @property
+    @abstractmethod
+    def range(self) -> str:
+        """The classes or bounds, as shown with a domain's features."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Describe which labels count, as privacy reports repeat it."""
+
+    @abstractmethod
+    def code(self, column: Column) -> tuple[np.ndarray, np.ndarray | None]:
+        """Code labels.
+
+        Returns
+        -------
+        label : uint8 array
+            The class (0 for any number), or `losses.UNKNOWN_LABEL`.
+        start : int32 array or None
+            Minus the number, in `grid.LABEL_STEPS` of half the width of its bounds, on the scale on
+            which errors count; None for classes.
+        """
+
+    @abstractmethod
+    def count_outside(self, column: Column) -> dict[str, int]:
+        """Count labels that are missing, clipped or unknown: exactly, so for public rows only."""
+
+    @abstractmethod
+    def middle_and_half(self, span: tuple[int, int] = FULL_RANGE) -> tuple[float, float]:
+        """Return the meaning of a score of 0, and of the difference of 1 between scores.
+
+        Scores from −1 to 1 stand for the labels in `span`, in `grid.LABEL_STEPS`.
+        """
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON payload."""
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes; 0 for a number."""
+        return 0
+
+    @property
+    def n_outputs(self) -> int:
+        """The number of scores of a row: one for each class if there are more than two."""
+        return self.n_classes if self.n_classes > 2 else 1
+
+    def _check_names(self) -> None:
+        check_text(self.name, "target.name")
+        check_text(self.reason, "target.reason", empty=True)
+
+
+@dataclass(frozen=True)
+class ClassTarget(BaseTarget):
+    """A target with a public list of classes, in any order.
+
+    A row with another label contributes nothing.
+    """
+
+    task: ClassVar[str] = "classes"
+    name: str
+    classes: tuple[Label, ...]
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        self._check_names()
+        object.__setattr__(
+            self, "classes", check_labels(self.classes, "target.classes", MAX_CLASSES, least=2)
+        )
+
+    @property
+    def ordered(self) -> tuple[Label, ...]:
+        """The classes in the order that models and scikit-learn use: sorted."""
+        return tuple(sorted(self.classes))
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.classes)
+
+    @property
+    def range(self) -> str:
+        return f"classes {', '.join(map(repr, self.classes))}"
+
+    def describe(self) -> str:
+        few = listed(self.classes[:20]) + (" …" if len(self.classes) > 20 else "")
+        return f"the classes {few}; rows of others do not count"
+
+    def code(self, column: Column) -> tuple[np.ndarray, np.ndarray | None]:
+        found = code_labels(column, self.ordered, self.name, sparse=False)
+        return np.where(found < 0, UNKNOWN_LABEL, found).astype(np.uint8), None
+
+    def count_outside(self, column: Column) -> dict[str, int]:
+        return count_unlisted(column, self.classes, self.name)
+
+    def middle_and_half(self, span: tuple[int, int] = FULL_RANGE) -> tuple[float, float]:
+        return 0.0, 1.0  # scores of classes stand for themselves
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "classes": list(self.classes)} | common_keys(self)
+
+
+@dataclass(frozen=True)
+class NumberTarget(BaseTarget):
+    """A number to predict, clipped to public bounds. A row without it contributes nothing.
+
+    Parameters
+    ----------
+    name : str
+        The column.
+    bounds : (float, float)
+        Lower and upper bound, from public knowledge.
+    reason : str
+        Where the fact comes from.
+    scale : {"linear", "log"}
+        The scale on which errors count, as for `NumericFeature`. With "log" an error is a factor: a
+        prediction is a geometric mean, which is the median where factors are as often above it as
+        below, and lies below the mean.
+    """
+
+    task: ClassVar[str] = "number"
+    name: str
+    bounds: tuple[float, float]
+    reason: str = ""
+    scale: str = "linear"
+
+    def __post_init__(self) -> None:
+        self._check_names()
+        object.__setattr__(self, "bounds", check_bounds(self.bounds, "target.bounds"))
+        check_scale(self.scale, "target.scale")
+        low, high = self.scaled_bounds
+        if self.scale == "log" and not high - low > _LEAST_WIDTH:
+            raise DomainError("target.bounds: they are too close for a log scale")
+
+    @property
+    def range(self) -> str:
+        return format_range(self.bounds) + (", log scale" if self.scale == "log" else "")
+
+    def describe(self) -> str:
+        low, high = self.bounds
+        how = ", on a log scale" if self.scale == "log" else ""
+        return f"numbers from {low:g} to {high:g}{how}; others count as the nearer of the two"
+
+    @property
+    def scaled_bounds(self) -> tuple[float, float]:
+        """The bounds on the scale on which errors count."""
+        if self.scale == "linear":
+            return self.bounds
+        low, high = self.to_scale(np.array(self.bounds, dtype=np.float64))
+        return float(low), float(high)
+
+    def to_scale(self, values: np.ndarray) -> np.ndarray:
+        """Return numbers within the bounds on the scale on which errors count."""
+        return to_scale(values, self.bounds, self.scale)
+
+    def from_scale(self, values: np.ndarray) -> np.ndarray:
+        """Return the numbers at these positions on that scale."""
+        return from_scale(values, self.bounds, self.scale)
+
+    @property
+    def inverse_scale_name(self) -> str:
+        """The name of the function from that scale to numbers; see `scales.inverse_scale_name`."""
+        return inverse_scale_name(self.bounds, self.scale)
+
+    def slope(self, values: np.ndarray) -> np.ndarray:
+        """Return the derivative of numbers by their positions on that scale."""
+        return slope_of_scale(values, self.bounds, self.scale)
+
+    def code(self, column: Column) -> tuple[np.ndarray, np.ndarray | None]:
+        values = np.asarray(read_numbers(column, self.name), dtype=np.float64)
+        unknown = np.isnan(values)
+        middle, half = self.middle_and_half()
+        with np.errstate(all="ignore"):  # no value may warn
+            own = self.to_scale(np.clip(values, *self.bounds))
+        scaled = np.clip((own - middle) / half, -1, 1)
+        scaled[unknown] = 0
+        below = -np.trunc(scaled * LABEL_STEPS).astype(np.int32)
+        return np.where(unknown, UNKNOWN_LABEL, 0).astype(np.uint8), below
+
+    def count_outside(self, column: Column) -> dict[str, int]:
+        return count_clipped(read_numbers(column, self.name), self.bounds)
+
+    def middle_and_half(self, span: tuple[int, int] = FULL_RANGE) -> tuple[float, float]:
+        low, high = self.scaled_bounds
+        middle, half = low + (high - low) / 2, (high - low) / 2
+        first, last = (end / LABEL_STEPS for end in span)
+        return middle + half * ((first + last) / 2), half * ((last - first) / 2)
+
+    def to_dict(self) -> dict[str, Any]:
+        payload: dict[str, Any] = {"name": self.name, "bounds": list(self.bounds)}
+        scale = {} if self.scale == "linear" else {"scale": self.scale}
+        return payload | scale | common_keys(self)
+
+
+Target = ClassTarget | NumberTarget
+
+
+def read_target(payload: Any) -> Target:
+    """Read the JSON payload of a target; errors name the place."""
+    payload = check_mapping(payload, "target", {"name"}, {"classes", "bounds", "scale", "reason"})
+    name = check_text(payload["name"], "target.name")
+    payload = _without_placeholder(payload)
+    if ("classes" in payload) == ("bounds" in payload):
+        raise DomainError(
+            'target: give "classes" (to classify) or "bounds" (a number), one of them'
+        )
+    reason = read_reason(payload, "target")
+    if "bounds" in payload:
+        return NumberTarget(name, payload["bounds"], reason, payload.get("scale", "linear"))
+    if "scale" in payload:
+        raise DomainError("target.scale: classes have none")
+    return ClassTarget(name, payload["classes"], reason)
+
+
+def _without_placeholder(payload: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Remove "classes" or "bounds" if it is null; refuse a target with nothing filled in."""
+    empty = [key for key in ("classes", "bounds") if key in payload and payload[key] is None]
+    chosen = {key: value for key, value in payload.items() if key not in empty}
+    if empty and not {"classes", "bounds"} & set(chosen):
+        hints = {"classes": 'a list such as ["no", "yes"]', "bounds": "[lowest, highest]"}
+        hint = ", or ".join(f"{key}: {hints[key]}" for key in empty)
+        raise Hole(f"target.{' or '.join(empty)}", f"{hint} ({INFERABLE})")
+    return chosen

@@ -1,1 +1,0 @@
-"""Private hyperparameter search."""
