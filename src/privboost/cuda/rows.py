@@ -1,9 +1,8 @@
 """Coded rows on a device: each column is one contiguous array over all blocks.
 
-Binning of numeric columns on a device, which receives them as they are in memory.
-
-A number's code is the count of its feature's edges below it, as in `data.encoding`. The CPU codes
-all other columns: categories, dates, strings, and columns with nulls.
+Numeric columns are binned on the device, which receives them as they are in memory: a number's code
+is the count of its feature's edges below it, as in `data.encoding`. The CPU codes all other
+columns: categories, dates, strings, and columns with nulls.
 """
 
 from __future__ import annotations

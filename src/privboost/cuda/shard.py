@@ -1,7 +1,4 @@
-"""The CUDA shard: rows on one device with their scores, and the same sums as `engine.shard`.
-
-Vectors of a linear model of the rows on a device: as `engine.linear`.
-"""
+"""The CUDA shard: rows on one device with their scores, and the same sums as `engine.shard`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Scores, individual budgets and samples of the rows on a device.
 
-AES-256 tables with which a device draws the same random words as `randomness.keystream`.
+Samples are drawn from the same random words as by `randomness.keystream`, with tables of AES-256.
 """
 
 from __future__ import annotations

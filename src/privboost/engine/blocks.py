@@ -1,9 +1,4 @@
-"""The blocks of a shard, and how threads divide them.
-
-Look-up of a row's statistics in the table of a loss.
-
-The cells of rows in several parts, in the layout of `block_kernels`.
-"""
+"""The blocks of a CPU shard: their arrays as kernels read them, and how threads divide them."""
 
 from __future__ import annotations
 
@@ -73,11 +68,20 @@ def label_offset(output: int, n_outputs: int, size: int) -> np.ndarray:
 
 _T = TypeVar("_T")
 
+_SHARES = 4
+"""Shares of rows for each thread, of which a slow thread takes fewer."""
 _LARGE = 2**15
 """From so many sums on, the copies of threads are added up by all threads."""
 
 Ids = tuple[np.ndarray, bool]
 """The address of each block's ids (codes or nodes), and whether an id takes two bytes."""
+
+
+class BlockArrays:
+    """An array for each block, such as marks of rows, and their addresses."""
+
+    def __init__(self, arrays: list[np.ndarray]) -> None:
+        self.arrays, self.at = arrays, addresses(arrays)
 
 
 class Blocks:
@@ -187,10 +191,10 @@ class Blocks:
         first, last : int, optional
             The first block, and the one after the last; by default all blocks.
         """
-        cuts = self._shares(look_ups)
+        threads, cuts = self._shares(look_ups)
         if last is not None:
             cuts = np.array([first, *(cut for cut in cuts.tolist() if first < cut < last), last])
-        run_shares(kernel, cuts, task)
+        run_shares(kernel, cuts, task, threads)
 
     def add_up(
         self,
@@ -224,10 +228,10 @@ class Blocks:
             return add_all(
                 self.work(look_ups, partial(_sum_sampled, kernel, task_of, size, sampled))
             )
-        cuts = self._shares(look_ups)
-        copies = np.zeros((len(cuts) - 1, size), dtype=np.int64)
+        threads, cuts = self._shares(look_ups)
+        copies = np.zeros((threads, size), dtype=np.int64)
         active_at = None if statistics is None else statistics.active_at
-        run_shares(kernel, cuts, task_of(active_at, copies))
+        run_shares(kernel, cuts, task_of(active_at, copies), threads)
         return _sum_of(copies)
 
     def buffers(self, count: int, size: int) -> np.ndarray:
@@ -241,9 +245,10 @@ class Blocks:
         buffer: np.ndarray = self._buffer[: count * size].reshape(count, size)
         return buffer
 
-    def _shares(self, look_ups: float) -> np.ndarray:
-        """Return where the shares of as many threads begin as are worth starting for a kernel."""
-        return self._cuts_of(self._pool.compiled_size_for(look_ups, self.n_rows))
+    def _shares(self, look_ups: float) -> tuple[int, np.ndarray]:
+        """Return how many threads are worth starting for a kernel, and where their shares begin."""
+        threads = min(self._pool.compiled_size_for(look_ups, self.n_rows), max(1, len(self.rows)))
+        return threads, self._cuts_of(threads * _SHARES if threads > 1 else 1)
 
     def _cuts_of(self, count: int) -> np.ndarray:
         """Return where up to `count` shares of about equally many rows begin, and the end."""
@@ -278,7 +283,7 @@ def _sum_of(copies: np.ndarray) -> np.ndarray:
         return few
     total = np.empty(size, dtype=np.int64)
     cuts = np.linspace(0, size, count + 1).astype(np.int64)
-    run_shares(block_kernels.sum_copies, cuts, (copies, total))
+    run_shares(block_kernels.sum_copies, cuts, (copies, total), count)
     return total
 
 

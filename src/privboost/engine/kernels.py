@@ -3,9 +3,8 @@
 Kernels know no ε and draw nothing; their results are integers that do not depend on the order of
 rows, on threads or on machines. Indices are unsigned because signed ones make numba test for
 negative indices at every access. `inlined` functions are compiled as part of their callers, which
-takes less time; those that are passed optional arrays that their callers compute cannot be.
-
-Kernels of linear models; see `engine.kernels`.
+takes less time where these are few; those that are passed optional arrays that their callers
+compute cannot be.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ def add_rows_packed(label, label_offset, state, table, size, shift, active, ids,
 
 
 @inlined
-def add_pairs_packed(ids, cell_of, pairs, packed):
+def add_pairs_packed(cells, pairs, packed):
     """Add up packed pairs by cell, still packed: of fewer than 2¹⁵ rows without weights in all.
 
     A row's second statistic lies in [0, 2¹⁶] and its first in ±2¹⁶. Fewer than 2¹⁵ of them add up
@@ -96,19 +95,14 @@ def add_pairs_packed(ids, cell_of, pairs, packed):
 
     Parameters
     ----------
-    ids : unsigned array
-        An id for each row.
-    cell_of : unsigned array, optional
-        The cell of each id; without it ids are cells.
+    cells : unsigned array
+        The cell of each row.
     packed : int64 array of length LANES · cells
         Sums; neighbouring rows add to different copies.
     """
-    cells = np.uint64(packed.size // LANES)
+    n_cells = np.uint64(packed.size // LANES)
     for i in range(np.uint64(pairs.size)):
-        cell = np.uint64(ids[i])
-        if cell_of is not None:
-            cell = np.uint64(cell_of[cell])
-        packed[(i & np.uint64(LANES - 1)) * cells + cell] += pairs[i]
+        packed[(i & np.uint64(LANES - 1)) * n_cells + np.uint64(cells[i])] += pairs[i]
 
 
 @compiled
@@ -123,13 +117,11 @@ def unpack_lanes(packed, out):
     packed[:] = 0
 
 
-@inlined
-def sum_pairs(ids, cell_of, pairs, out):
+@compiled
+def sum_pairs(cells, pairs, out):
     """Add up packed pairs by cell, each statistic in its own int64; see `add_pairs_packed`."""
     for i in range(np.uint64(pairs.size)):
-        cell = np.uint64(ids[i])
-        if cell_of is not None:
-            cell = np.uint64(cell_of[cell])
+        cell = np.uint64(cells[i])
         out[cell, 0] += pairs[i] >> 32
         out[cell, 1] += pairs[i] & 0xFFFFFFFF
 

@@ -15,7 +15,6 @@ from privboost._core.grid import CLIP_STEPS, FACTOR_STEPS, VECTOR_BITS, VECTOR_S
 from privboost.data.design_matrix import Terms
 from privboost.data.rows import Codes, Layout, Rows
 from privboost.engine import kernels
-from privboost.engine import kernels as linear_kernels
 from privboost.engine.blocks import Blocks
 
 _CHUNK = 2**19
@@ -30,7 +29,7 @@ def add_scores(codes: Codes, tables: dict[tuple[int, int], np.ndarray], scores: 
             kernels.add_values(codes.column(first), table, scores)
         else:
             radix = codes.layout.n_codes[second]
-            linear_kernels.add_joint_values(
+            kernels.add_joint_values(
                 codes.column(first), codes.column(second), radix, table, scores
             )
 
@@ -57,7 +56,7 @@ class LinearRows:
         for features, table in self._squares.items():
             add_scores(block.codes, {features: table}, square)
         scale = np.empty(len(block), dtype=np.uint16)
-        linear_kernels.shorten(square, VECTOR_STEPS, scale)
+        kernels.shorten(square, VECTOR_STEPS, scale)
         return scale
 
     @cached_property
@@ -80,18 +79,18 @@ class LinearRows:
         scale = None if self._scale is None else self._scale[k]
         finer = CLIP_STEPS // FACTOR_STEPS * (1 if block.weight is None else WEIGHT_STEPS)
         bits = finer.bit_length() - 1 + (0 if scale is None else VECTOR_BITS)
-        linear_kernels.unpack_gradients(pairs, scale, bits, gradient)
+        kernels.unpack_gradients(pairs, scale, bits, gradient)
         for (first, second), numbers in terms.by_features.items():
             by_code = np.zeros(len(terms.value[numbers[0]]), dtype=np.int64)
             if second < 0:
-                linear_kernels.sum_by_code(block.column(first), gradient, by_code)
+                kernels.sum_by_code(block.column(first), gradient, by_code)
             else:
                 codes = block.layout.n_codes[second]
-                linear_kernels.sum_by_codes(
+                kernels.sum_by_codes(
                     block.column(first), block.column(second), codes, gradient, by_code
                 )
             for number in numbers:
-                linear_kernels.fold(by_code, terms.coordinate[number], terms.value[number], out)
+                kernels.fold(by_code, terms.coordinate[number], terms.value[number], out)
 
     def add_products(self, k: int, factor_of_label: np.ndarray, out: np.ndarray) -> None:
         """Add the outer products of a block's vectors with themselves: exact in float64.
@@ -107,7 +106,7 @@ class LinearRows:
         block, terms = self._blocks[k], self.terms
         factor = np.empty(len(block), dtype=np.int32)
         scale = None if self._scale is None else self._scale[k]
-        linear_kernels.row_factors(
+        kernels.row_factors(
             block.label, factor_of_label, scale, block.weight, ROOTS, VECTOR_STEPS, factor
         )
         whole = bool((factor == VECTOR_STEPS).all())
@@ -122,7 +121,7 @@ class LinearRows:
                     ids = ids.astype(np.uint32) * np.uint32(codes)
                     ids += block.column(second)[start:stop]
                 own = None if whole else factor[start:stop]
-                linear_kernels.write_vectors(ids, coordinate, value, own, VECTOR_BITS, vectors)
+                kernels.write_vectors(ids, coordinate, value, own, VECTOR_BITS, vectors)
             # Sums of fewer than 2¹⁵ rows of 2³⁰: far below 2⁵³, so float64 is exact.
             out += (vectors @ vectors.T).astype(np.int64)
 

@@ -1,15 +1,9 @@
-"""Bundles: small features with one joint code, so that one pass over the rows serves several.
+"""Histograms of a CPU shard by tree node: of statistics while a tree grows, and of votes.
 
-Only combinations that a shard's own rows have get a joint code: forty indicators of which one is
-set have forty, not 2⁴⁰. The histogram of joint codes gives each feature's own exactly. Which
-combinations exist never leaves the shard.
-
-Node histograms of a tree that is grown level by level, over the rows of a CPU shard.
-
-The last histograms and the joint codes are a cache: without it the same integers are computed from
-scratch.
-
-Counts of rows by the sum of votes cast on them, over the rows of a CPU shard.
+The last histograms are cached, and so are bundles: small features with one joint code, so that one
+pass over the rows serves several. Only combinations that a shard's own rows have get a joint code:
+forty indicators of which one is set have forty, not 2⁴⁰. The histogram of joint codes gives each
+feature's own exactly. Which combinations exist never leaves the shard.
 """
 
 from __future__ import annotations

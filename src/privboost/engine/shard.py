@@ -17,6 +17,7 @@ from privboost.data.design_matrix import Terms
 from privboost.data.rows import Rows, initial_states
 from privboost.engine import block_kernels, kernels
 from privboost.engine.blocks import (
+    BlockArrays,
     Blocks,
     Digit,
     Ids,
@@ -70,8 +71,8 @@ class Shard(BaseShard):
         self._range = FULL_RANGE
         self._tables: dict[tuple[str, ...], np.ndarray] = {}
         self._look_ups: dict[tuple[tuple[str, ...], int], LookUp] = {}
-        self._left: Marks | None = None
-        self._active: Marks | None = None
+        self._left: BlockArrays | None = None
+        self._active: BlockArrays | None = None
         self._prices: dict[int, tuple[np.ndarray, ...]] = {}
         self._leaves = LeafAssignment(self._rows)
         self._grower = Grower(self._rows, self._leaves)
@@ -169,10 +170,10 @@ class Shard(BaseShard):
         """Give each row a lifetime budget."""
         if self._left is not None:
             raise RuntimeError("lifetime budgets can be opened once only")
-        self._left = Marks(
+        self._left = BlockArrays(
             [np.full(len(block), BUDGET_STEPS, dtype=np.int32) for block in self._blocks]
         )
-        self._active = Marks([np.zeros(len(block), dtype=np.uint8) for block in self._blocks])
+        self._active = BlockArrays([np.zeros(len(block), dtype=np.uint8) for block in self._blocks])
 
     def close_budgets(self) -> None:
         """Let every row count again."""
@@ -234,7 +235,7 @@ class Shard(BaseShard):
                 cells = np.empty(len(block), dtype=np.uint32)
                 kernels.score_cells(state, edges, block.label, kinds, classes, cells)
                 pairs = self._pairs(k, look_up, output, self._counted(k, summand.sample))
-                kernels.sum_pairs(cells, None, pairs, out)
+                kernels.sum_pairs(cells, pairs, out)
             return out
 
         return add_all(self._rows.work(3, act))
@@ -296,11 +297,14 @@ class Shard(BaseShard):
 
         def by_id(active_at: np.ndarray | None, copies: np.ndarray) -> tuple[Any, ...]:
             ids, cell_of, _ = parts[0][0]
-            return (*whose, active_at, statistics.look_up, *ids, cell_of, copies)
+            return (*whose, active_at, statistics.look_up, *ids, cell_of, _pairs_of(copies))
 
         def by_parts(active_at: np.ndarray | None, copies: np.ndarray) -> tuple[Any, ...]:
             weight_at = () if packed else (rows.weight_at,)
-            return (*whose, *weight_at, active_at, statistics.look_up, several, copies)
+            return (
+                *(*whose, *weight_at, active_at, statistics.look_up, several),
+                _pairs_of(copies),
+            )
 
         look_ups, size = 1 + sum(map(len, parts)), 2 * sum(counts)
         if packed and len(parts) == 1 and len(parts[0]) == 1:
@@ -336,7 +340,7 @@ class Shard(BaseShard):
             for start in range(first, last, _SAMPLED_BLOCKS):
                 stop = min(start + _SAMPLED_BLOCKS, last)
                 own = [self._counted(k, sample) for k in range(start, stop)]
-                chosen = Marks([mask for mask in own if mask is not None])
+                chosen = BlockArrays([mask for mask in own if mask is not None])
                 yield start, stop, np.append(np.zeros(start, dtype=np.int64), chosen.at)
 
         active_at = None if self._active is None else self._active.at
@@ -373,11 +377,9 @@ class Shard(BaseShard):
         return chosen if active is None else chosen & active
 
 
-class Marks:
-    """An array for each block, and their addresses."""
-
-    def __init__(self, arrays: list[np.ndarray]) -> None:
-        self.arrays, self.at = arrays, addresses(arrays)
+def _pairs_of(copies: np.ndarray) -> np.ndarray:
+    """Return sums of pairs of statistics by cell, for each share."""
+    return copies.reshape(len(copies), -1, 2)
 
 
 def tally_texts(texts: Sequence[tuple[pa.Array, ...]]) -> dict[bytes, int]:
