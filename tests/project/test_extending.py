@@ -358,7 +358,7 @@ class Extension(NamedTuple):
 
 
 EXTENSIONS = {
-    "a loss": Extension(add_loss, USE_LOSS, 1),
+    "a loss of classes": Extension(add_loss, USE_LOSS, 1),
     "a kind of feature": Extension(add_feature_kind, USE_FEATURE_KIND, 2),
     "a recipe": Extension(add_recipe, USE_RECIPE, 4),
     "an accountant": Extension(add_accountant, USE_ACCOUNTANT, 2),

@@ -64,7 +64,7 @@ def sum_by_id(
     label_at,
     state_at,
     active_at,
-    label_offset,
+    first_entry_of_label,
     table,
     size,
     shift,
@@ -77,7 +77,7 @@ def sum_by_id(
 
     Parameters
     ----------
-    label_offset, table, size, shift
+    first_entry_of_label, table, size, shift
         The look-up table; see `engine.kernels.row_statistics`.
     ids_at, wide : int64 array and bool
         Ids: uint16 if `wide`, else uint8.
@@ -102,13 +102,22 @@ def sum_by_id(
             if wide:
                 ids = codes_at(ids_at[block], rows)[start:stop]
                 add_rows_packed(
-                    own, label_offset, here, table, size, shift, active_here, ids, cell_of, packed
+                    own,
+                    first_entry_of_label,
+                    here,
+                    table,
+                    size,
+                    shift,
+                    active_here,
+                    ids,
+                    cell_of,
+                    packed,
                 )
             else:
                 codes = bytes_at(ids_at[block], rows)[start:stop]
                 add_rows_packed(
                     own,
-                    label_offset,
+                    first_entry_of_label,
                     here,
                     table,
                     size,
@@ -144,7 +153,7 @@ def sum_parts(
     state_at,
     weight_at,
     active_at,
-    label_offset,
+    first_entry_of_label,
     table,
     size,
     shift,
@@ -161,7 +170,7 @@ def sum_parts(
 
     Parameters
     ----------
-    label_offset, table, size, shift
+    first_entry_of_label, table, size, shift
         The look-up table; see `engine.kernels.row_statistics`.
     ids_at, …, part_first
         The parts; see `engine.blocks.Parts`.
@@ -179,7 +188,7 @@ def sum_parts(
             own, here = pairs[: stop - start], cells[: stop - start]
             row_statistics(
                 label[start:stop],
-                label_offset,
+                first_entry_of_label,
                 state[start:stop],
                 table,
                 size,
@@ -205,7 +214,7 @@ def sum_parts_packed(
     label_at,
     state_at,
     active_at,
-    label_offset,
+    first_entry_of_label,
     table,
     size,
     shift,
@@ -235,7 +244,7 @@ def sum_parts_packed(
             own, here = pairs[: stop - start], cells[: stop - start]
             row_statistics(
                 label[start:stop],
-                label_offset,
+                first_entry_of_label,
                 state[start:stop],
                 table,
                 size,
@@ -366,7 +375,7 @@ def charge_blocks(
     number,
     sizes,
     label_at,
-    label_offset,
+    first_entry_of_label,
     state_at,
     table,
     shift,
@@ -380,7 +389,7 @@ def charge_blocks(
         rows = sizes[block]
         charge_rows(
             bytes_at(label_at[block], rows),
-            label_offset,
+            first_entry_of_label,
             steps_at(state_at[block], rows),
             table,
             shift,
@@ -429,7 +438,7 @@ def sum_by_node(
     state_at,
     weight_at,
     active_at,
-    label_offset,
+    first_entry_of_label,
     table,
     size,
     shift,
@@ -459,7 +468,7 @@ def sum_by_node(
 
     Parameters
     ----------
-    label_offset, table, size, shift
+    first_entry_of_label, table, size, shift
         The look-up table; see `engine.kernels.row_statistics`.
     narrow_at, wide_at, n_narrow, n_wide
         Codes, and how many columns of one and of two bytes there are.
@@ -488,7 +497,7 @@ def sum_by_node(
         rows = sizes[block]
         sum_block_by_node(
             bytes_at(label_at[block], rows),
-            label_offset,
+            first_entry_of_label,
             steps_at(state_at[block], rows),
             table,
             size,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,57 +14,8 @@ from privboost._core.grid import BLOCK_ROWS
 from privboost._core.threads import Kernel, ThreadPool, run_serially, run_shares
 from privboost.data.rows import Layout, Rows
 from privboost.engine import block_kernels
-from privboost.losses.base import OTHER_CLASS, OWN_CLASS, UNKNOWN, UNKNOWN_LABEL, LossTable
+from privboost.engine.look_ups import Statistics
 from privboost.trees.cell_map import CellPart
-
-LookUp = tuple[np.ndarray, np.ndarray, int, np.int32]
-"""The offset of each label's line in a table (uint32), the table of packed pairs of statistics
-(int64, of length lines · size), the entries of a line, and the bits by which scores are shifted
-right to give the entry."""
-
-
-class Statistics(NamedTuple):
-    """What rows add to sums, as kernels read it.
-
-    Attributes
-    ----------
-    look_up : LookUp
-        The table of their statistics.
-    state_at : int64 array
-        The address of each block's scores.
-    active_at : int64 array or None
-        The address of each block's mask of rows that count; None for all rows.
-    sampled : callable or None
-        For a sample, in place of `active_at`: from a range of blocks to an iterator over shorter
-        ranges and the addresses of their masks.
-    """
-
-    look_up: LookUp
-    state_at: np.ndarray
-    active_at: np.ndarray | None
-    sampled: Callable[[int, int], Iterable[tuple[int, int, np.ndarray]]] | None
-
-
-def packed_table(loss: LossTable, statistics: tuple[str, ...]) -> np.ndarray:
-    """Pack two statistics into one int64 table: (first << 32) + second; one alone is second."""
-    tables = [loss.statistic(name).astype(np.int64) for name in statistics]
-    first, second = tables if len(tables) == 2 else (np.zeros_like(tables[0]), tables[0])
-    return ((first << 32) + second).reshape(-1)
-
-
-@lru_cache(maxsize=1024)
-def label_offset(output: int, n_outputs: int, size: int) -> np.ndarray:
-    """Return the offset of each label's line in the table of a loss, for one output.
-
-    With one output, class 1 is its own class (and a regression has label 0 only); with several,
-    each output has the class of its number.
-    """
-    own = 1 if n_outputs == 1 else output
-    lines = np.full(256, OTHER_CLASS, dtype=np.uint32)
-    lines[own] = OWN_CLASS
-    lines[UNKNOWN_LABEL] = UNKNOWN
-    return lines * np.uint32(size)
-
 
 _T = TypeVar("_T")
 

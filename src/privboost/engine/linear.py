@@ -14,7 +14,7 @@ import numpy as np
 from privboost._core.grid import CLIP_STEPS, FACTOR_STEPS, VECTOR_BITS, VECTOR_STEPS, WEIGHT_STEPS
 from privboost.data.design_matrix import Terms
 from privboost.data.rows import Codes, Layout, Rows
-from privboost.engine import kernels
+from privboost.engine import kernels, linear_kernels
 from privboost.engine.blocks import Blocks
 
 _CHUNK = 2**19
@@ -29,7 +29,7 @@ def add_scores(codes: Codes, tables: dict[tuple[int, int], np.ndarray], scores: 
             kernels.add_values(codes.column(first), table, scores)
         else:
             radix = codes.layout.n_codes[second]
-            kernels.add_joint_values(
+            linear_kernels.add_joint_values(
                 codes.column(first), codes.column(second), radix, table, scores
             )
 
@@ -38,7 +38,7 @@ class LinearRows:
     """The vectors of a shard's rows; they are computed whenever they are needed."""
 
     def __init__(self, blocks: Blocks, terms: Terms) -> None:
-        self._blocks, self.terms = blocks.rows, terms
+        self._rows, self.terms = blocks.rows, terms
         if len(blocks):
             check_terms(terms, blocks.layout)
         self._scale: list[np.ndarray] | None = None
@@ -48,7 +48,7 @@ class LinearRows:
             self._scale = [scale for part in parts for scale in part]
 
     def _scales(self, first: int, last: int) -> list[np.ndarray]:
-        return [self._scale_of(block) for block in self._blocks[first:last]]
+        return [self._scale_of(block) for block in self._rows[first:last]]
 
     def _scale_of(self, block: Rows) -> np.ndarray:
         """Return the factor that bounds each row's vector, in `VECTOR_STEPS`."""
@@ -56,7 +56,7 @@ class LinearRows:
         for features, table in self._squares.items():
             add_scores(block.codes, {features: table}, square)
         scale = np.empty(len(block), dtype=np.uint16)
-        kernels.shorten(square, VECTOR_STEPS, scale)
+        linear_kernels.shorten(square, VECTOR_STEPS, scale)
         return scale
 
     @cached_property
@@ -74,23 +74,23 @@ class LinearRows:
             Packed statistics, of which the first is the gradient, times the row's weight.
         out : int64 array of shape (coordinates,)
         """
-        block, terms = self._blocks[k], self.terms
+        block, terms = self._rows[k], self.terms
         gradient = np.empty(len(block), dtype=np.int32)
         scale = None if self._scale is None else self._scale[k]
         finer = CLIP_STEPS // FACTOR_STEPS * (1 if block.weight is None else WEIGHT_STEPS)
         bits = finer.bit_length() - 1 + (0 if scale is None else VECTOR_BITS)
-        kernels.unpack_gradients(pairs, scale, bits, gradient)
+        linear_kernels.unpack_gradients(pairs, scale, bits, gradient)
         for (first, second), numbers in terms.by_features.items():
             by_code = np.zeros(len(terms.value[numbers[0]]), dtype=np.int64)
             if second < 0:
-                kernels.sum_by_code(block.column(first), gradient, by_code)
+                linear_kernels.sum_by_code(block.column(first), gradient, by_code)
             else:
                 codes = block.layout.n_codes[second]
-                kernels.sum_by_codes(
+                linear_kernels.sum_by_codes(
                     block.column(first), block.column(second), codes, gradient, by_code
                 )
             for number in numbers:
-                kernels.fold(by_code, terms.coordinate[number], terms.value[number], out)
+                linear_kernels.fold(by_code, terms.coordinate[number], terms.value[number], out)
 
     def add_products(self, k: int, factor_of_label: np.ndarray, out: np.ndarray) -> None:
         """Add the outer products of a block's vectors with themselves: exact in float64.
@@ -103,10 +103,10 @@ class LinearRows:
             The factor of the vectors of each label's rows, in `VECTOR_STEPS`.
         out : int64 array of shape (coordinates, coordinates)
         """
-        block, terms = self._blocks[k], self.terms
+        block, terms = self._rows[k], self.terms
         factor = np.empty(len(block), dtype=np.int32)
         scale = None if self._scale is None else self._scale[k]
-        kernels.row_factors(
+        linear_kernels.row_factors(
             block.label, factor_of_label, scale, block.weight, ROOTS, VECTOR_STEPS, factor
         )
         whole = bool((factor == VECTOR_STEPS).all())
@@ -121,7 +121,7 @@ class LinearRows:
                     ids = ids.astype(np.uint32) * np.uint32(codes)
                     ids += block.column(second)[start:stop]
                 own = None if whole else factor[start:stop]
-                kernels.write_vectors(ids, coordinate, value, own, VECTOR_BITS, vectors)
+                linear_kernels.write_vectors(ids, coordinate, value, own, VECTOR_BITS, vectors)
             # Sums of fewer than 2¹⁵ rows of 2³⁰: far below 2⁵³, so float64 is exact.
             out += (vectors @ vectors.T).astype(np.int64)
 
