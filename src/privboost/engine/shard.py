@@ -130,8 +130,8 @@ class Shard(BaseShard):
                 values_of_joint.append(own)
         if joint:
             parts = Parts.of(joint)
-            own = np.concatenate(values_of_joint)
-            task = (self._blocks.sizes, tuple(parts), own, self._state_addresses(output))
+            value_of = np.concatenate(values_of_joint)
+            task = (self._blocks.sizes, tuple(parts), value_of, self._state_addresses(output))
             self._blocks.run(len(parts.radix), block_kernels.add_values_by_part, task)
 
     def add_tree_values(self, trees: tuple[Tree, ...], values: np.ndarray, output: int) -> None:

@@ -94,8 +94,8 @@ class Loss(ABC):
     limit : int
         Scores beyond ± this have the derivatives there; a power of two.
     curvature : float
-        Half the largest second derivative, for an estimate of how fast linear models forget the
-        noise of earlier rounds: the mean over rows lies below the largest.
+        Half the largest second derivative (for one without, a like number): a guess of its mean
+        over rows, by which BoostedAdaSSP estimates how much noise of earlier rounds is left.
     start_clip : float
         Largest gradient at a score of 0.
     log_odds : bool
