@@ -23,7 +23,7 @@ from privboost._core.threads import Kernel
 from privboost.data import kernels as coding_kernels
 from privboost.data.features import CategoricalFeature
 from privboost.data.targets import ClassTarget
-from privboost.engine import block_kernels, kernels
+from privboost.engine import block_kernels, kernels, linear_kernels
 from privboost.engine.backend import LocalBackend
 from privboost.engine.protocol import MAGIC
 from privboost.engine.queries import TreeSums
@@ -60,7 +60,8 @@ def interpreted(monkeypatch):
     monkeypatch.setattr(trees, "_ITERATIONS", 2)
     plain = {}
     models = (model_kernels, additive, interactions)
-    for module in (coding_kernels, kernels, block_kernels, tree_kernels, *models):
+    engine = (kernels, linear_kernels, block_kernels)
+    for module in (coding_kernels, *engine, tree_kernels, *models):
         for kernel in vars(module).values():
             if isinstance(kernel, numba.core.registry.CPUDispatcher):
                 plain[id(kernel)] = kernel.py_func

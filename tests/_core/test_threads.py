@@ -37,9 +37,9 @@ def mark(first, last, number, values, times, who, sums):
 
 @kernel
 def allocate(first, last, number, sizes, done):
-    room = np.empty(sizes[number], dtype=np.int64)
+    room = np.empty(sizes[first], dtype=np.int64)
     room[:1] = 1
-    done[number] += room[:1].sum()
+    done[first] += room[:1].sum()
 
 
 @kernel
@@ -243,6 +243,15 @@ def test_a_share_without_memory_is_reported(share, size):
         run_shares(allocate, np.arange(5), (sizes, done))
     assert done[share] == 0
     run_once()
+
+
+def test_threads_take_one_share_after_the_other():
+    cuts = np.arange(0, 1001, 10)
+    times, who, sums = np.zeros((3, 1000), dtype=np.int64)
+    run_shares(mark, cuts, (np.arange(1000), times, who, sums), 3)
+    assert (times == 1).all()
+    assert who.max() < 3
+    np.testing.assert_array_equal(sums[:3], np.bincount(who, np.arange(1000), 3))
 
 
 def test_a_kernel_that_cannot_be_compiled_changes_nothing():

@@ -9,8 +9,8 @@ from privboost import PrivBoostClassifier
 from privboost._core.grid import BLOCK_ROWS, CLIP_STEPS, VECTOR_STEPS, WEIGHT_STEPS, Contribution
 from privboost.cuda import shard
 from privboost.cuda import trees as routes
+from privboost.cuda.aes import round_keys
 from privboost.cuda.backend import CudaBackend
-from privboost.cuda.states import round_keys
 from privboost.data.rows import Codes, Layout, Rows
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import CellSums, GramSums, LinearSums, NodeHistograms, TreeSums

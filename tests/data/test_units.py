@@ -48,7 +48,7 @@ def content(blocks):
         return []
     rows = join(blocks)
     columns = [*rows.codes.narrow, *rows.codes.wide, rows.label]
-    columns += [each for each in (rows.weight, rows.start) if each is not None]
+    columns += [each for each in (rows.weight, rows.minus_label) if each is not None]
     texts = [["" if t is None else repr(t) for t in each.to_pylist()] for each in rows.texts]
     return sorted(zip(*(each.tolist() for each in columns), *texts, strict=True))
 
@@ -126,7 +126,7 @@ def test_the_order_of_rows_does_not_matter(name):
 def test_the_same_rows_are_kept_wherever_they_lie(name):
     frame = make_frame(600, target=NUMBER if "number" in name else CLASSES)
     backend = HostileBackend([Load(*loader_of(name, frame))], seed=3)
-    there = [block for shard in backend._shards for block in shard._blocks]
+    there = [block for shard in backend._shards for block in shard._rows]
     assert content(there) == content(kept_by(name, frame))
 
 
@@ -230,7 +230,7 @@ CHANGES = {
     "codes": [other_codes("narrow"), other_codes("wide")],
     "label": [np.array([0, 2], dtype=np.uint8)],
     "weight": [np.array([3, 5], dtype=np.uint16)],
-    "start": [np.array([-5, 6], dtype=np.int32)],
+    "minus_label": [np.array([-5, 6], dtype=np.int32)],
     "texts": [(pa.array([b"a", text], pa.large_binary()),) for text in (b"c", b"", None)],
     "exposure": [np.array([0.5, 1.25])],
 }

@@ -82,7 +82,7 @@ def test_predictions_are_those_of_the_rows_states():
     class Keep(HostileBackend):
         def close(self):
             for shard in self._shards:
-                for block, state in zip(shard._blocks, shard._state, strict=True):
+                for block, state in zip(shard._rows, shard._state, strict=True):
                     kept.append((block, state))
             super().close()
 

@@ -93,7 +93,7 @@ def test_sums_are_those_of_single_rows(columns, task, weighted):
     for block in blocks:
         own = vectors(block, terms)
         score = _scores(own, terms, drawn[-1])
-        score = score + (0 if block.start is None else initial_states(block.start))
+        score = score + (0 if block.minus_label is None else initial_states(block.minus_label))
         kind = np.where(block.label == (1 if outputs == 1 else outputs - 1), 1, 0)
         kind[block.label == UNKNOWN_LABEL] = 2
         cell = np.clip((score >> loss.shift) + loss.size // 2, 0, loss.size - 1)

@@ -113,8 +113,8 @@ def reference(blocks, loss, n_outputs, told, query):
     """The same sums, row by row, in Python."""
     block = join(blocks)
     state = np.zeros((n_outputs, len(block)), dtype=np.int64)
-    if block.start is not None:
-        state += initial_states(block.start)
+    if block.minus_label is not None:
+        state += initial_states(block.minus_label)
     for update in told:
         if isinstance(update, AddCellValues):
             for cells in cells_of(block, update.cells):

@@ -86,8 +86,8 @@ def test_no_row_exceeds_its_budget_and_the_sums_are_of_those_who_pay(
 
     block = join(blocks)
     state = np.zeros(len(block), dtype=np.int64)
-    if block.start is not None:
-        state += initial_states(block.start)
+    if block.minus_label is not None:
+        state += initial_states(block.minus_label)
     weight = np.ones(len(block)) if block.weight is None else block.weight / WEIGHT_STEPS
     spent, charged = np.zeros(len(block)), np.zeros(len(block), dtype=np.int64)
     table = table_of(budget, loss, event)

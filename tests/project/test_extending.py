@@ -168,9 +168,9 @@ def add_accountant(package):
             name = "mine"
             theory = "Rényi divergences of Gaussian noise"
 
-            def covers(self, planned: Planned) -> bool:
+            def covers(self, event: Event) -> bool:
                 """Whether an event is a Gaussian release of all rows."""
-                return planned.event.mu is not None
+                return event.mu is not None
 
 
         ''',
@@ -355,7 +355,7 @@ class Extension(NamedTuple):
 
 
 EXTENSIONS = {
-    "a loss": Extension(add_loss, USE_LOSS, 1),
+    "a loss of classes": Extension(add_loss, USE_LOSS, 1),
     "a kind of feature": Extension(add_feature_kind, USE_FEATURE_KIND, 2),
     "a recipe": Extension(add_recipe, USE_RECIPE, 4),
     "an accountant": Extension(add_accountant, USE_ACCOUNTANT, 2),

@@ -166,8 +166,10 @@ def test_copies_asked_about_at_once_do_not_overshoot(monkeypatch):
 def loss_of(target, block, scores):
     """Mean loss of scores, outputs summed."""
     known = block.label != 255
-    if block.start is not None:
-        return float(((scores[0] + initial_states(block.start) / SCORE_STEPS) ** 2)[known].mean())
+    if block.minus_label is not None:
+        return float(
+            ((scores[0] + initial_states(block.minus_label) / SCORE_STEPS) ** 2)[known].mean()
+        )
     outputs = len(scores)
     own = np.stack([block.label == (1 if outputs == 1 else k) for k in range(outputs)])
     chance = np.clip(expit(scores), 1e-6, 1 - 1e-6)

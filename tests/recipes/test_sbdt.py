@@ -75,11 +75,11 @@ def reference(scores, plan, block, span):
     state = np.zeros((outputs, len(block)))
     if plan.init_release is not None:
         for k in range(outputs):
-            if block.start is None:
+            if block.minus_label is None:
                 mean = np.average(own[k][known], weights=weight[known])
                 state[k] = 2 * mean - 1 if plan.task.loss == "squared" else logit(mean)
             else:
-                y = -initial_states(block.start, span)[known] / SCORE_STEPS
+                y = -initial_states(block.minus_label, span)[known] / SCORE_STEPS
                 clip = getattr(plan.settings, "init_clip", None) or 1
                 y = np.clip(y, -clip, clip)
                 state[k] = np.average(y, weights=weight[known])
@@ -90,13 +90,13 @@ def reference(scores, plan, block, span):
         for tree, _ in trees[at : at + count]:
             leaf = leaf_of(tree, block)
             for k in range(outputs):
-                if block.start is None and plan.task.loss == "squared":
+                if block.minus_label is None and plan.task.loss == "squared":
                     g, h = state[k] - np.where(own[k], 1, -1), np.ones(len(block))
-                elif block.start is None:
+                elif block.minus_label is None:
                     p = expit(state[k])
                     g, h = p - own[k], p * (1 - p)
                 else:
-                    own_start = initial_states(block.start, span) / SCORE_STEPS
+                    own_start = initial_states(block.minus_label, span) / SCORE_STEPS
                     g, h = state[k] + own_start, np.ones(len(block))
                 g = np.clip(g, -step.gradient_clip, step.gradient_clip) * weight * known
                 h = np.clip(h, 0, step.hessian_clip) * weight * known

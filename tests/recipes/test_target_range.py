@@ -125,7 +125,7 @@ def test_rows_follow_a_span_on_every_backend():
         backend.apply(SetClippingRange(0, LABEL_STEPS))
         backend.apply(Start(SQUARED_NUMBER.table(0.3, 1.0)))
         answers.append(backend.sum(ScoreCounts(edges, 1))[:, 0, 0] // CLIP_STEPS)
-    known = np.concatenate([block.start[block.label == 0] for block in blocks])
+    known = np.concatenate([block.minus_label[block.label == 0] for block in blocks])
     half = LABEL_STEPS // 2
     states = np.trunc(np.clip(known + half, -half, half) / half * SCORE_STEPS)
     expected = np.bincount(np.searchsorted(edges, states, "right"), minlength=10)

@@ -84,7 +84,8 @@ def test_runs_alone_lead_to_the_same_nodes(rows):
     codes, node = make_codes(rows, rng), np.empty(rows, dtype=np.uint16)
     slots, no_lines = codes.layout.slot_array[tree.feature], np.zeros_like(tree.goes_right)
     assert tree.intervals.levels == 6
-    kernels.route_rows(codes.narrow, codes.wide, slots, no_lines, tree.intervals, 0, node)
+    columns = (codes.narrow.reshape(-1), codes.wide.reshape(-1), len(codes.narrow))
+    kernels.route_rows(*columns, slots, no_lines, *tree.intervals, 0, node)
     assert node.tolist() == walk(codes, tree)
 
 

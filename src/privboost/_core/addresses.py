@@ -11,8 +11,11 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numba import carray, types  # type: ignore[attr-defined]
-from numba.extending import intrinsic, overload
+from numba import types
+from numba.core import cgutils
+from numba.extending import lower_builtin, type_callable
+from numba.np.arrayobj import populate_array
+from numba.np.numpy_support import from_dtype
 
 
 def addresses(arrays: Iterable[np.ndarray]) -> np.ndarray:
@@ -56,53 +59,54 @@ def _array_at(address: int, size: int, kind: Any) -> np.ndarray:
     return np.ndarray(int(size), kind, memory.from_address(int(address)))
 
 
-def _make_pointer(typing_context, address):  # type: ignore[no-untyped-def]
-    def make(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        return builder.inttoptr(arguments[0], context.get_value_type(types.voidptr))
+def _lower(function: Any, kind: Any) -> None:
+    """Compile a function that returns an array at an address.
 
-    return types.voidptr(types.int64), make
+    As LLVM IR: a function in Python that is inlined takes longer to compile, for each caller.
+    """
+    array = types.Array(kind, 1, "C")
+
+    @type_callable(function)
+    def _type(context):  # type: ignore[no-untyped-def]
+        return lambda address, size: array
+
+    @lower_builtin(function, types.Integer, types.Integer)  # type: ignore[no-untyped-call]
+    def _make(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        made = context.make_array(array)(context, builder)
+        address, size = (
+            context.cast(builder, value, own, types.intp)
+            for value, own in zip(arguments, signature.args, strict=True)
+        )
+        width = context.get_constant(types.intp, kind.bitwidth // 8)
+        data = builder.inttoptr(address, made.data.type)
+        populate_array(made, data, [size], [width], width, None)  # type: ignore[no-untyped-call]
+        return made._getvalue()
 
 
-_pointer: Any = intrinsic(_make_pointer)
+_lower(bytes_at, types.uint8)
+_lower(codes_at, types.uint16)
+_lower(steps_at, types.int32)
 
 
-@overload(bytes_at)
-def _bytes_at(address, size):  # type: ignore[no-untyped-def]
-    return lambda address, size: carray(_pointer(address), size, np.uint8)
+@type_callable(number_at)
+def _type_number(context):  # type: ignore[no-untyped-def]
+    return lambda address, kind: types.float64
 
 
-@overload(codes_at)
-def _codes_at(address, size):  # type: ignore[no-untyped-def]
-    return lambda address, size: carray(_pointer(address), size, np.uint16)
-
-
-@overload(steps_at)
-def _steps_at(address, size):  # type: ignore[no-untyped-def]
-    return lambda address, size: carray(_pointer(address), size, np.int32)
-
-
-@overload(number_at)
-def _number_at(address, kind):  # type: ignore[no-untyped-def]
-    def read(address, kind):  # type: ignore[no-untyped-def]
-        pointer = _pointer(address)
-        if kind == 0:
-            return np.float64(carray(pointer, 1, np.float32)[0])
-        if kind == 1:
-            return np.float64(carray(pointer, 1, np.float64)[0])
-        if kind == 2:
-            return np.float64(carray(pointer, 1, np.int8)[0])
-        if kind == 3:
-            return np.float64(carray(pointer, 1, np.int16)[0])
-        if kind == 4:
-            return np.float64(carray(pointer, 1, np.int32)[0])
-        if kind == 5:
-            return np.float64(carray(pointer, 1, np.int64)[0])
-        if kind == 6:
-            return np.float64(carray(pointer, 1, np.uint8)[0])
-        if kind == 7:
-            return np.float64(carray(pointer, 1, np.uint16)[0])
-        if kind == 8:
-            return np.float64(carray(pointer, 1, np.uint32)[0])
-        return np.float64(carray(pointer, 1, np.uint64)[0])
-
-    return read
+@lower_builtin(number_at, types.Integer, types.Integer)  # type: ignore[no-untyped-call]
+def _read_number(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    address, number = arguments
+    found = cgutils.alloca_once(builder, context.get_value_type(types.float64))  # type: ignore[no-untyped-call]
+    end = builder.append_basic_block("end")
+    switch = builder.switch(number, end)
+    for k, name in enumerate(NUMBERS):
+        kind = from_dtype(np.dtype(name))
+        block = builder.append_basic_block(name)
+        switch.add_case(number.type(k), block)
+        builder.position_at_end(block)
+        pointer = builder.inttoptr(address, context.get_data_type(kind).as_pointer())
+        value = context.cast(builder, builder.load(pointer), kind, types.float64)
+        builder.store(value, found)
+        builder.branch(end)
+    builder.position_at_end(end)
+    return builder.load(found)

@@ -1,8 +1,9 @@
 """Threads: how many to use, a pool for Python functions, and numba's threads for kernels.
 
-A kernel is divided into contiguous shares of its blocks, one for each thread, by a `prange` loop.
-Which library runs it is numba's choice (TBB where the package `tbb` is installed, else OpenMP, else
-numba's own work queue); sums are exact integers, so results do not depend on it.
+The blocks of a kernel are divided into contiguous shares. A `prange` loop starts threads, and each
+takes one share after the other, so that a thread that starts late or is slow takes fewer. Which
+library runs the loop is numba's choice (TBB where the package `tbb` is installed, else OpenMP, else
+numba's own work queue); sums are exact integers, so results do not depend on who takes what.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
 import joblib
 import numba
 import numpy as np
-from numba import prange
+from numba import prange, types
+from numba.extending import intrinsic
 
 from privboost._core.compilation import compiled, looped
 
@@ -33,7 +36,7 @@ FEW_ROWS = 2**16
 """Kernels work on fewer rows in one thread."""
 _WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 """Environment variables that set how OpenMP's idle threads wait."""
-_SHORT_SPIN = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "10000"}
+_SHORT_SPIN = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "40000"}
 
 _start_lock, _launch_lock = Lock(), Lock()
 _is_forked = False
@@ -60,10 +63,12 @@ class Kernel(NamedTuple):
     Attributes
     ----------
     serial : compiled function
-        Takes the first block, the one after the last, the number of the share, and the arguments.
+        Takes the first block, the one after the last, the number of the thread, and the arguments.
+        A thread calls it several times.
     parallel : compiled function
-        Takes where shares begin (and the last ends), a bool array in which each share that is done
-        is marked, and the tuple of the arguments.
+        Takes where shares begin (and the last ends), an int64 array with the number of the next
+        share, a bool array in which each thread that is done is marked, and the tuple of the
+        arguments.
     """
 
     serial: Callable[..., None]
@@ -74,6 +79,20 @@ KERNELS: list[Kernel] = []
 """All kernels of the modules that have been imported."""
 
 
+def _make_take(typing_context, counter):  # type: ignore[no-untyped-def]
+    """Return the first number of an int64 array, and add 1 to it in the same instant."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        one = context.get_constant(types.int64, 1)
+        return builder.atomic_rmw("add", array.data, one, "monotonic")
+
+    return types.int64(counter), generate
+
+
+_take: Any = intrinsic(_make_take)
+
+
 def kernel(function: Callable[..., None]) -> Kernel:
     """Compile a function of a range of blocks, with a loop that runs shares of them in threads.
 
@@ -81,10 +100,13 @@ def kernel(function: Callable[..., None]) -> Kernel:
     """
     serial = compiled(function)
 
-    def run_all(cuts, done, arguments):  # type: ignore[no-untyped-def]
-        for share in prange(done.size):
-            serial(cuts[share], cuts[share + 1], np.int64(share), *arguments)
-            done[share] = True
+    def run_all(cuts, counter, done, arguments):  # type: ignore[no-untyped-def]
+        for thread in prange(done.size):
+            share = _take(counter)
+            while share < cuts.size - 1:
+                serial(cuts[share], cuts[share + 1], np.int64(thread), *arguments)
+                share = _take(counter)
+            done[thread] = True
 
     # Names of functions become symbols of machine code, which must differ from each other.
     run_all.__name__ = run_all.__qualname__ = f"{function.__name__}_in_shares"
@@ -95,11 +117,11 @@ def kernel(function: Callable[..., None]) -> Kernel:
 
 def compile_loops() -> None:
     """Compile the parallel loop of each kernel for the argument types it has been called with."""
-    words, marks = numba.types.int64[::1], numba.types.boolean[::1]
+    words, marks = types.int64[::1], types.boolean[::1]
     for serial, parallel in KERNELS:
         for _, _, _, *arguments in serial.signatures:  # type: ignore[attr-defined]
-            task = numba.types.Tuple(arguments)  # type: ignore[no-untyped-call]
-            parallel.compile((words, marks, task))  # type: ignore[attr-defined]
+            task = types.Tuple(arguments)  # type: ignore[no-untyped-call]
+            parallel.compile((words, words, marks, task))  # type: ignore[attr-defined]
 
 
 def run_serially(kernel: Kernel, first: int, last: int, arguments: tuple[Any, ...]) -> None:
@@ -107,8 +129,10 @@ def run_serially(kernel: Kernel, first: int, last: int, arguments: tuple[Any, ..
     kernel.serial(first, last, 0, *_flatten(arguments))
 
 
-def run_shares(kernel: Kernel, cuts: np.ndarray, arguments: tuple[Any, ...]) -> None:
-    """Run a kernel, each share in a thread of its own.
+def run_shares(
+    kernel: Kernel, cuts: np.ndarray, arguments: tuple[Any, ...], threads: int | None = None
+) -> None:
+    """Run a kernel on shares of its blocks, in several threads.
 
     Several Python threads may call this at once. A forked process works in one thread, because GNU
     OpenMP cannot be used there once the parent process has used it.
@@ -121,27 +145,33 @@ def run_shares(kernel: Kernel, cuts: np.ndarray, arguments: tuple[Any, ...]) -> 
         The first block of each share, and the block after the last.
     arguments : tuple
         The kernel's further arguments; tuples among them are passed element by element.
+    threads : int, optional
+        The number of threads; by default one for each share.
     """
-    if len(cuts) <= 2 or _is_forked or numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+    threads = len(cuts) - 1 if threads is None else threads
+    if threads <= 1 or len(cuts) <= 2 or _is_forked or numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
         run_serially(kernel, int(cuts[0]), int(cuts[-1]), arguments)
         return
-    done = np.zeros(len(cuts) - 1, dtype=np.bool_)
-    threads = min(len(done), numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
-    with _start_threads():
+    done, counter = np.zeros(threads, dtype=np.bool_), np.zeros(1, dtype=np.int64)
+    wanted = min(threads, numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
+    with _loaded_layer():
         before = numba.get_num_threads()
-        numba.set_num_threads(threads)
+        if wanted != before:
+            numba.set_num_threads(wanted)
         try:
-            kernel.parallel(cuts, done, _flatten(arguments))
-        except SystemError:  # how numba reports an error in the caller's own share
+            kernel.parallel(cuts, counter, done, _flatten(arguments))
+        except SystemError:  # how numba reports an error in the caller's own thread
             pass
         finally:
-            numba.set_num_threads(before)
-    if not done.all():  # numba drops errors of other threads' shares
+            if wanted != before:
+                numba.set_num_threads(before)
+    if not done.all():  # numba drops errors of other threads
         raise MemoryError("a thread could not allocate the memory for its share of the rows")
 
 
-def _start_threads() -> AbstractContextManager[Any]:
-    """Load numba's threading layer, and return a context in which it may be called.
+@cache
+def _loaded_layer() -> AbstractContextManager[Any]:
+    """Load numba's threading layer once, and return a context in which it may be called.
 
     OpenMP reads how idle threads wait from the environment when its library is loaded. Idle threads
     should spin some microseconds, which the next kernel often takes to come, and then sleep:

@@ -86,9 +86,10 @@ def flatten_options(function: Callable[..., None]) -> Callable[..., None]:
             options = {each.name: (own[each.name], each.default) for each in fields(groups[name])}
         for each, (hint, default) in options.items():
             default = inspect.Parameter.empty if default is MISSING else default
-            if isinstance(hint.__metadata__[0], str):
+            metadata = getattr(hint, "__metadata__", (None,))
+            if isinstance(metadata[0], str):
                 own_name = f"--{each.rstrip('_').replace('_', '-')}"
-                text, panel = (*hint.__metadata__, getattr(groups.get(name), "panel", None))[:2]
+                text, panel = (*metadata, getattr(groups.get(name), "panel", None))[:2]
                 hint = Annotated[hint.__origin__, option(text, panel, own_name)]
             flat[each] = inspect.Parameter(
                 each, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint

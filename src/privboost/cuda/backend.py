@@ -1,6 +1,6 @@
-"""The backend on this machine's GPUs: `backend="cuda"`.
+"""The backend on this machine's GPUs: `backend="cuda"`, which distributes rows over them.
 
-Distribution of rows over devices, and over device memory and host memory.
+Rows that do not fit into device memory stay in host memory.
 """
 
 from __future__ import annotations

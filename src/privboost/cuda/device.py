@@ -1,10 +1,7 @@
-"""Arguments of kernels: a struct, followed by arrays, in one buffer.
+"""CUDA devices through CuPy: memory, streams, and kernels that are compiled on first use.
 
-The structs are those of `kernels/*.cu`, field by field.
-
-CUDA devices through CuPy: memory, streams, and kernels that are compiled on first use.
-
-Out-of-core rows: each message copies the columns that it needs to the device.
+The arguments of a kernel are one buffer: a struct, which is that of `kernels/*.cu` field by field,
+followed by arrays. Of rows in host memory each message copies the columns that it needs.
 """
 
 from __future__ import annotations
@@ -53,7 +50,7 @@ NODES = _struct(
     ("u8", "pairs node chosen out"),
     ("u4", "n node_bytes n_parts parts nodes cells copies all_cells chunk maps map_bytes"),
 )
-START = _struct(("u8", "start state"), ("i8", "middle half steps"), ("u4", "n"))
+START = _struct(("u8", "minus_label state"), ("i8", "middle half steps"), ("u4", "n"))
 CHARGE = _struct(
     ("u8", "label state weight left active table begin end"),
     ("u4", "own size shift steps weight_steps"),

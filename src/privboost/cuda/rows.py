@@ -1,9 +1,8 @@
 """Coded rows on a device: each column is one contiguous array over all blocks.
 
-Binning of numeric columns on a device, which receives them as they are in memory.
-
-A number's code is the count of its feature's edges below it, as in `data.encoding`. The CPU codes
-all other columns: categories, dates, strings, and columns with nulls.
+Numeric columns are binned on the device, which receives them as they are in memory: a number's code
+is the count of its feature's edges below it, as in `data.encoding`. The CPU codes all other
+columns: categories, dates, strings, and columns with nulls.
 """
 
 from __future__ import annotations
@@ -353,7 +352,7 @@ class DeviceRows:
         The layout of the columns; None without blocks.
     columns : list of arrays
         The codes of each feature.
-    label, weight, start : arrays, the latter two optional
+    label, weight, minus_label : arrays, the latter two optional
         As in `data.rows.Rows`.
     ids : array or None
         The rows' ids, unless they count up from `first_id`.
@@ -374,7 +373,7 @@ class DeviceRows:
         code_on_device(device, self.columns, list(_uncoded(blocks)), n_threads)
         self.label = self._column(blocks, lambda block: block.label, np.uint8)
         self.weight = self._optional(blocks, lambda block: block.weight, np.uint16)
-        self.start = self._optional(blocks, lambda block: block.start, np.int32)
+        self.minus_label = self._optional(blocks, lambda block: block.minus_label, np.int32)
         self.first_id, self.ids = self._ids(blocks)
         self.cohorts = list(_cohorts(blocks))
 

@@ -1,7 +1,4 @@
-"""The CUDA shard: rows on one device with their scores, and the same sums as `engine.shard`.
-
-Vectors of a linear model of the rows on a device: as `engine.linear`.
-"""
+"""The CUDA shard: rows on one device with their scores, and the same sums as `engine.shard`."""
 
 from __future__ import annotations
 
@@ -46,7 +43,7 @@ from privboost.cuda.sums import (
 from privboost.cuda.trees import DeviceGrower, DeviceLeaves, separate_parts
 from privboost.data.design_matrix import Terms
 from privboost.data.rows import Rows
-from privboost.engine import kernels
+from privboost.engine import linear_kernels
 from privboost.engine.linear import ROOTS, check_terms, squares_of
 from privboost.engine.node_histograms import Level
 from privboost.engine.protocol import Summand
@@ -115,7 +112,7 @@ class DeviceVectors:
         for part, numbers in zip(parts, terms.by_features.values(), strict=True):
             by_code = sums[part.first : part.first + part.cells].copy()
             for number in numbers:
-                kernels.fold(by_code, terms.coordinate[number], terms.value[number], total)
+                linear_kernels.fold(by_code, terms.coordinate[number], terms.value[number], total)
         return total
 
     def sum_products(self, factor: np.ndarray) -> np.ndarray:

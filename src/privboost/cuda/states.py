@@ -1,7 +1,4 @@
-"""Scores, individual budgets and samples of the rows on a device.
-
-AES-256 tables with which a device draws the same random words as `randomness.keystream`.
-"""
+"""Scores, individual budgets and samples of the rows on a device."""
 
 from __future__ import annotations
 
@@ -10,66 +7,16 @@ from typing import Any
 import numpy as np
 
 from privboost._core.grid import BUDGET_STEPS, FULL_RANGE, SCORE_STEPS, WEIGHT_STEPS
+from privboost.cuda.aes import ROUND_TABLE, round_keys
 from privboost.cuda.device import CHARGE, LOOK_UP, PAIRS, SAMPLE, START, Task, spread
 from privboost.cuda.rows import DeviceRows
 from privboost.engine.protocol import BaseShard, Summand
-from privboost.losses.base import UNKNOWN, LossTable
+from privboost.losses.base import OTHER_CLASS, OWN_CLASS, UNKNOWN, LossTable
 from privboost.randomness.sampling import Sample
-
-_WORDS, _KEY_WORDS = 60, 8
-
-
-def _doubled(value: int) -> int:
-    return value << 1 ^ (0x11B if value & 0x80 else 0)
-
-
-def _box() -> list[int]:
-    """Return the substitution box: inverses in the field of 256 elements, then an affine map."""
-    box, power, inverse = [0x63] * 256, 1, 1
-    while True:
-        power ^= _doubled(power)  # times 3
-        inverse ^= inverse << 1
-        inverse ^= inverse << 2
-        inverse ^= inverse << 4
-        inverse &= 0xFF
-        if inverse & 0x80:
-            inverse ^= 0x09  # divided by 3
-        shifted = inverse
-        for bits in range(1, 5):
-            shifted ^= (inverse << bits | inverse >> (8 - bits)) & 0xFF
-        box[power] = shifted ^ 0x63
-        if power == 1:
-            return box
-
-
-_BOX = _box()
-ROUND_TABLE = np.array(
-    [_doubled(s) << 24 | s << 16 | s << 8 | (_doubled(s) ^ s) for s in _BOX], dtype=np.uint32
-)
-"""The column of four bytes that a byte becomes in a round."""
-
-
-def round_keys(key: bytes) -> np.ndarray:
-    """Return the round keys of a 32-byte key (uint32)."""
-    words = [int.from_bytes(key[4 * k : 4 * k + 4], "big") for k in range(_KEY_WORDS)]
-    extra = 1
-    for k in range(_KEY_WORDS, _WORDS):
-        last = words[-1]
-        if k % _KEY_WORDS == 0:
-            last = _substituted((last << 8 | last >> 24) & 0xFFFFFFFF) ^ extra << 24
-            extra = _doubled(extra)
-        elif k % _KEY_WORDS == 4:
-            last = _substituted(last)
-        words.append(words[-_KEY_WORDS] ^ last)
-    return np.array(words, dtype=np.uint32)
-
-
-def _substituted(word: int) -> int:
-    return int.from_bytes(bytes(_BOX[byte] for byte in word.to_bytes(4, "big")), "big")
 
 
 class DeviceState(BaseShard):
-    """The part of a CUDA shard that resident the rows' scores, their budgets, and the loss.
+    """The part of a CUDA shard that holds the rows' scores, their budgets, and the loss.
 
     Attributes
     ----------
@@ -115,7 +62,7 @@ class DeviceState(BaseShard):
     def reset(self, output: int) -> None:
         """Reset the scores of one output."""
         rows, device, (low, high) = self.rows, self.rows.device, self._range
-        task = Task(START, start=device.address(rows.start))
+        task = Task(START, minus_label=device.address(rows.minus_label))
         task.set(state=device.target(self._state[output]))
         task.set(middle=(low + high) // 2, half=(high - low) // 2, steps=SCORE_STEPS, n=rows.n)
         device.launch("begin_states", task, **spread(device, rows.n))
@@ -220,5 +167,5 @@ def _pairs(loss: LossTable, statistics: tuple[str, ...]) -> np.ndarray:
         raise ValueError("a row with an unknown label must add nothing")
     pairs = np.zeros((2, loss.size, 2), dtype=np.int32)
     for index, table in zip(range(2 - len(tables), 2), tables, strict=True):
-        pairs[:, :, index] = table[:UNKNOWN]
+        pairs[:, :, index] = table[[OTHER_CLASS, OWN_CLASS]]
     return pairs

@@ -1,7 +1,4 @@
-"""Sums by cell and by node on a device: choice of kernel, blocks and shared memory.
-
-The cells of rows as arguments of kernels.
-"""
+"""Sums by cell and by node on a device: choice of kernel, blocks and shared memory."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Leaf assignment of the rows on a device: as `engine.leaf_assignment`.
+"""Trees on a device: leaf assignment and node histograms, as `engine` has them for CPUs.
 
-Node histograms level by level on a device: as `engine.node_histograms`, without joint codes.
+Features have no joint codes here.
 """
 
 from __future__ import annotations

@@ -152,10 +152,10 @@ class RowLoader:
 
     def join(self, codes: Codes, batch: Batch, first: int) -> Rows:
         """Return the rows of a batch whose features are coded."""
-        label, start = self.encoder.domain.target.code(batch[self.roles.target])
+        label, minus_label = self.encoder.domain.target.code(batch[self.roles.target])
         weight = self._weigh(batch, label)
         at = self.first_id + first
-        return Rows(codes, label, weight, start, range(at, at + len(codes)), self.cohort)
+        return Rows(codes, label, weight, minus_label, range(at, at + len(codes)), self.cohort)
 
     def _weigh(self, batch: Batch, label: np.ndarray) -> np.ndarray | None:
         """Return each row's weight in steps: its own weight, that of its class, or the product."""

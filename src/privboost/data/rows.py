@@ -139,8 +139,8 @@ class Rows:
         The class, 0 for any number, or `losses.UNKNOWN_LABEL`.
     weight : uint16 array, optional
         The sample weight in steps of its public bound.
-    start : int32 array, optional
-        Minus the label of a regression, in `grid.LABEL_STEPS`; see `initial_states`.
+    minus_label : int32 array, optional
+        Minus the label of a number, in `grid.LABEL_STEPS`; see `initial_states`.
     ids : range or uint32 array, optional
         The rows' indices in their table, by which they are sampled.
     cohort : int
@@ -152,13 +152,13 @@ class Rows:
     codes: Codes
     label: np.ndarray
     weight: np.ndarray | None = None
-    start: np.ndarray | None = None
+    minus_label: np.ndarray | None = None
     ids: range | np.ndarray | None = None
     cohort: int = 0
     texts: tuple[pa.Array, ...] = ()
 
     def __post_init__(self) -> None:
-        parts = (self.codes, self.weight, self.start, self.ids, *self.texts)
+        parts = (self.codes, self.weight, self.minus_label, self.ids, *self.texts)
         if any(each is not None and len(each) != len(self.label) for each in parts):
             raise ValueError("rows whose parts differ in length: kernels would read past an end")
 
@@ -180,21 +180,21 @@ class Rows:
             self.codes.take(rows),
             self.label[rows],
             None if self.weight is None else self.weight[rows],
-            None if self.start is None else self.start[rows],
+            None if self.minus_label is None else self.minus_label[rows],
             None if self.ids is None else np.asarray(self.ids, dtype=np.uint32)[rows],
             self.cohort,
             tuple(text.take(pa.array(np.arange(len(self))[rows])) for text in self.texts),
         )
 
 
-def initial_states(start: np.ndarray, span: tuple[int, int] = FULL_RANGE) -> np.ndarray:
+def initial_states(minus_label: np.ndarray, span: tuple[int, int] = FULL_RANGE) -> np.ndarray:
     """Return the states before boosting: minus the labels, scaled to a clipping range.
 
-    `start` and `span` (the labels that become −1 and 1, an even number of steps apart) are in
+    `minus_label` and `span` (the labels that become −1 and 1, an even number of steps apart) are in
     `grid.LABEL_STEPS`; states are in `grid.SCORE_STEPS`, rounded toward the middle of the range.
     """
     middle, half = (span[0] + span[1]) // 2, (span[1] - span[0]) // 2
-    below = np.clip(start.astype(np.int64) + middle, -half, half)
+    below = np.clip(minus_label.astype(np.int64) + middle, -half, half)
     steps: np.ndarray = np.sign(below) * (np.abs(below) * SCORE_STEPS // half)
     return steps.astype(np.int32)
 
@@ -213,7 +213,7 @@ def join(blocks: Iterable[Rows]) -> Rows:
         ),
         np.concatenate([part.label for part in parts]),
         None if first.weight is None else np.concatenate([part.weight for part in parts]),
-        None if first.start is None else np.concatenate([part.start for part in parts]),
+        None if first.minus_label is None else np.concatenate([part.minus_label for part in parts]),
         None
         if first.ids is None
         else np.concatenate([np.asarray(part.ids, dtype=np.uint32) for part in parts]),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -33,6 +33,22 @@ from privboost.data.values import Label, code_labels, count_unlisted, read_numbe
 from privboost.losses.base import UNKNOWN_LABEL
 
 _LEAST_WIDTH = 1e-6
+
+
+class CodedLabels(NamedTuple):
+    """Labels as `Rows` hold them.
+
+    Attributes
+    ----------
+    label : uint8 array
+        The class (0 for any number), or `losses.UNKNOWN_LABEL`.
+    minus_label : int32 array or None
+        Minus the number, in `grid.LABEL_STEPS` of half the width of its bounds, on the scale on
+        which errors count; None for classes.
+    """
+
+    label: np.ndarray
+    minus_label: np.ndarray | None
 
 
 class BaseTarget(DeclaredState, ABC):
@@ -62,17 +78,8 @@ class BaseTarget(DeclaredState, ABC):
         """Describe which labels count, as privacy reports repeat it."""
 
     @abstractmethod
-    def code(self, column: Column) -> tuple[np.ndarray, np.ndarray | None]:
-        """Code labels.
-
-        Returns
-        -------
-        label : uint8 array
-            The class (0 for any number), or `losses.UNKNOWN_LABEL`.
-        start : int32 array or None
-            Minus the number, in `grid.LABEL_STEPS` of half the width of its bounds, on the scale on
-            which errors count; None for classes.
-        """
+    def code(self, column: Column) -> CodedLabels:
+        """Code labels."""
 
     @abstractmethod
     def count_outside(self, column: Column) -> dict[str, int]:
@@ -139,9 +146,9 @@ class ClassTarget(BaseTarget):
         few = listed(self.classes[:20]) + (" …" if len(self.classes) > 20 else "")
         return f"the classes {few}; rows of others do not count"
 
-    def code(self, column: Column) -> tuple[np.ndarray, np.ndarray | None]:
+    def code(self, column: Column) -> CodedLabels:
         found = code_labels(column, self.ordered, self.name, sparse=False)
-        return np.where(found < 0, UNKNOWN_LABEL, found).astype(np.uint8), None
+        return CodedLabels(np.where(found < 0, UNKNOWN_LABEL, found).astype(np.uint8), None)
 
     def count_outside(self, column: Column) -> dict[str, int]:
         return count_unlisted(column, self.classes, self.name)
@@ -219,7 +226,7 @@ class NumberTarget(BaseTarget):
         """Return the derivative of numbers by their positions on that scale."""
         return slope_of_scale(values, self.bounds, self.scale)
 
-    def code(self, column: Column) -> tuple[np.ndarray, np.ndarray | None]:
+    def code(self, column: Column) -> CodedLabels:
         values = np.asarray(read_numbers(column, self.name), dtype=np.float64)
         unknown = np.isnan(values)
         middle, half = self.middle_and_half()
@@ -227,8 +234,8 @@ class NumberTarget(BaseTarget):
             own = self.to_scale(np.clip(values, *self.bounds))
         scaled = np.clip((own - middle) / half, -1, 1)
         scaled[unknown] = 0
-        below = -np.trunc(scaled * LABEL_STEPS).astype(np.int32)
-        return np.where(unknown, UNKNOWN_LABEL, 0).astype(np.uint8), below
+        minus_label = -np.trunc(scaled * LABEL_STEPS).astype(np.int32)
+        return CodedLabels(np.where(unknown, UNKNOWN_LABEL, 0).astype(np.uint8), minus_label)
 
     def count_outside(self, column: Column) -> dict[str, int]:
         return count_clipped(read_numbers(column, self.name), self.bounds)

@@ -115,7 +115,7 @@ def write_rows(rows: Rows, units: pa.Array | None = None) -> bytes:
         "wide": rows.codes.wide,
         "label": rows.label,
         "weight": rows.weight,
-        "start": rows.start,
+        "start": rows.minus_label,
         "ids": [ids.start, ids.stop] if isinstance(ids, range) else ids,
         "cohort": rows.cohort,
         "texts": _write_texts(rows.texts),

@@ -1,11 +1,8 @@
-"""Kernels that process blocks of rows, each thread a range of them; see `engine.kernels`.
+"""Kernels that process blocks of rows, each thread some ranges of them; see `engine.kernels`.
 
-Each `kernel` processes the blocks from `first` to before `last`, which are the share of rows that
-has a number. Arrays named `…_at` hold the addresses of each block's own
-arrays. Weights and the marks of active rows are None where there are none. Sums are added to the
-line of `copies` that has the share's number.
-
-The kernel that adds up node histograms of blocks; see `engine.block_kernels`.
+Each `kernel` processes the blocks from `first` to before `last`; `number` is the thread's. Arrays
+named `…_at` hold the addresses of each block's own arrays. Weights and the marks of active rows are
+None where there are none. Sums are added to the thread's line of `copies`.
 """
 
 from __future__ import annotations
@@ -13,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from privboost._core.addresses import bytes_at, codes_at, steps_at
-from privboost._core.compilation import compiled, inlined
+from privboost._core.compilation import compiled
 from privboost._core.threads import kernel
 from privboost.engine.kernels import (
     LANES,
@@ -67,7 +64,7 @@ def sum_by_id(
     label_at,
     state_at,
     active_at,
-    label_offset,
+    first_entry_of_label,
     table,
     size,
     shift,
@@ -80,15 +77,15 @@ def sum_by_id(
 
     Parameters
     ----------
-    label_offset, table, size, shift
+    first_entry_of_label, table, size, shift
         The look-up table; see `engine.kernels.row_statistics`.
     ids_at, wide : int64 array and bool
         Ids: uint16 if `wide`, else uint8.
     cell_of : uint16 array
         The cell of each id.
-    copies : int64 array of shape (shares, 2 · cells)
+    copies : int64 array of shape (shares, cells, 2)
     """
-    out = copies[number].reshape((copies.shape[1] // 2, 2))
+    out = copies[number]
     packed, held = np.zeros(LANES * out.shape[0], dtype=np.int64), 0
     for block in range(first, last):
         rows = sizes[block]
@@ -105,13 +102,22 @@ def sum_by_id(
             if wide:
                 ids = codes_at(ids_at[block], rows)[start:stop]
                 add_rows_packed(
-                    own, label_offset, here, table, size, shift, active_here, ids, cell_of, packed
+                    own,
+                    first_entry_of_label,
+                    here,
+                    table,
+                    size,
+                    shift,
+                    active_here,
+                    ids,
+                    cell_of,
+                    packed,
                 )
             else:
                 codes = bytes_at(ids_at[block], rows)[start:stop]
                 add_rows_packed(
                     own,
-                    label_offset,
+                    first_entry_of_label,
                     here,
                     table,
                     size,
@@ -124,8 +130,8 @@ def sum_by_id(
     unpack_lanes(packed, out)
 
 
-@inlined
-def _write_cells(block, rows, start, first, last, ids_at, wide, cell_of, cell_first, radix, out):
+@compiled
+def write_cells(block, rows, start, first, last, ids_at, wide, cell_of, cell_first, radix, out):
     """Write the joint cell of each row of a stride: the cells of its features are the digits."""
     stop = start + out.size
     out[:] = 0
@@ -135,93 +141,6 @@ def _write_cells(block, rows, start, first, last, ids_at, wide, cell_of, cell_fi
             join_cells(codes_at(ids_at[digit, block], rows)[start:stop], own, radix[digit], out)
         else:
             join_cells(bytes_at(ids_at[digit, block], rows)[start:stop], own, radix[digit], out)
-
-
-@compiled
-def _add_pairs(ids, cell_of, pairs, packed, out):
-    """Add up pairs in packed sums, or where these are None in the sums of each statistic."""
-    if packed is None:
-        sum_pairs(ids, cell_of, pairs, out)
-    else:
-        add_pairs_packed(ids, cell_of, pairs, packed)
-
-
-@compiled
-def _lanes(packed, begin, end):
-    """Return the packed sums of some cells, where there are packed sums."""
-    if packed is None:
-        return None
-    return packed[LANES * begin : LANES * end]
-
-
-@inlined
-def _add_block_by_parts(
-    block,
-    rows,
-    label_at,
-    state_at,
-    weight_at,
-    active_at,
-    label_offset,
-    table,
-    size,
-    shift,
-    ids_at,
-    wide,
-    cell_of,
-    cell_first,
-    radix,
-    digit_first,
-    part_first,
-    pairs,
-    cells,
-    packed,
-    out,
-):
-    """Add up the statistics of a block's rows by the cells of several parts."""
-    label, state = bytes_at(label_at[block], rows), steps_at(state_at[block], rows)
-    weight = codes_or_none(weight_at, block, rows)
-    active = bytes_or_none(active_at, block, rows)
-    for start in range(0, rows, STRIDE):
-        stop = min(start + STRIDE, rows)
-        own = pairs[: stop - start]
-        row_statistics(
-            label[start:stop],
-            label_offset,
-            state[start:stop],
-            table,
-            size,
-            shift,
-            _slice(weight, start, stop),
-            _slice(active, start, stop),
-            own,
-        )
-        for part in range(digit_first.size - 1):
-            begin, end = part_first[part], part_first[part + 1]
-            lanes, sums = _lanes(packed, begin, end), out[begin:end]
-            digit, last = digit_first[part], digit_first[part + 1]
-            if last > digit + 1:
-                joint = cells[: stop - start]
-                _write_cells(
-                    block,
-                    rows,
-                    start,
-                    digit,
-                    last,
-                    ids_at,
-                    wide,
-                    cell_of,
-                    cell_first,
-                    radix,
-                    joint,
-                )
-                _add_pairs(joint, None, own, lanes, sums)
-            elif wide[digit]:
-                ids = codes_at(ids_at[digit, block], rows)[start:stop]
-                _add_pairs(ids, cell_of[cell_first[digit] :], own, lanes, sums)
-            else:
-                codes = bytes_at(ids_at[digit, block], rows)[start:stop]
-                _add_pairs(codes, cell_of[cell_first[digit] :], own, lanes, sums)
 
 
 @kernel
@@ -234,7 +153,7 @@ def sum_parts(
     state_at,
     weight_at,
     active_at,
-    label_offset,
+    first_entry_of_label,
     table,
     size,
     shift,
@@ -251,38 +170,39 @@ def sum_parts(
 
     Parameters
     ----------
-    label_offset, table, size, shift
+    first_entry_of_label, table, size, shift
         The look-up table; see `engine.kernels.row_statistics`.
     ids_at, …, part_first
         The parts; see `engine.blocks.Parts`.
-    copies : int64 array of shape (shares, 2 · cells)
+    copies : int64 array of shape (shares, cells, 2)
     """
-    out = copies[number].reshape((copies.shape[1] // 2, 2))
-    pairs, cells = np.empty(STRIDE, dtype=np.int64), np.empty(STRIDE, dtype=np.uint32)
+    out, pairs = copies[number], np.empty(STRIDE, dtype=np.int64)
+    cells = np.empty(STRIDE, dtype=np.uint32)
     for block in range(first, last):
-        _add_block_by_parts(
-            block,
-            sizes[block],
-            label_at,
-            state_at,
-            weight_at,
-            active_at,
-            label_offset,
-            table,
-            size,
-            shift,
-            ids_at,
-            wide,
-            cell_of,
-            cell_first,
-            radix,
-            digit_first,
-            part_first,
-            pairs,
-            cells,
-            None,
-            out,
-        )
+        rows = sizes[block]
+        label, state = bytes_at(label_at[block], rows), steps_at(state_at[block], rows)
+        weight = codes_or_none(weight_at, block, rows)
+        active = bytes_or_none(active_at, block, rows)
+        for start in range(0, rows, STRIDE):
+            stop = min(start + STRIDE, rows)
+            own, here = pairs[: stop - start], cells[: stop - start]
+            row_statistics(
+                label[start:stop],
+                first_entry_of_label,
+                state[start:stop],
+                table,
+                size,
+                shift,
+                _slice(weight, start, stop),
+                _slice(active, start, stop),
+                own,
+            )
+            for part in range(digit_first.size - 1):
+                digit, end = digit_first[part], digit_first[part + 1]
+                write_cells(
+                    block, rows, start, digit, end, ids_at, wide, cell_of, cell_first, radix, here
+                )
+                sum_pairs(here, own, out[part_first[part] :])
 
 
 @kernel
@@ -294,7 +214,7 @@ def sum_parts_packed(
     label_at,
     state_at,
     active_at,
-    label_offset,
+    first_entry_of_label,
     table,
     size,
     shift,
@@ -308,38 +228,38 @@ def sum_parts_packed(
     copies,
 ):
     """Do `sum_parts` for rows without weights; the sums of `PACKED_ROWS` rows stay packed."""
-    out = copies[number].reshape((copies.shape[1] // 2, 2))
+    out, pairs = copies[number], np.empty(STRIDE, dtype=np.int64)
+    cells = np.empty(STRIDE, dtype=np.uint32)
     packed, held = np.zeros(LANES * out.shape[0], dtype=np.int64), 0
-    pairs, cells = np.empty(STRIDE, dtype=np.int64), np.empty(STRIDE, dtype=np.uint32)
     for block in range(first, last):
         rows = sizes[block]
         if held + rows > PACKED_ROWS:
             _unpack_parts(packed, part_first, out)
             held = 0
         held += rows
-        _add_block_by_parts(
-            block,
-            rows,
-            label_at,
-            state_at,
-            None,
-            active_at,
-            label_offset,
-            table,
-            size,
-            shift,
-            ids_at,
-            wide,
-            cell_of,
-            cell_first,
-            radix,
-            digit_first,
-            part_first,
-            pairs,
-            cells,
-            packed,
-            out,
-        )
+        label, state = bytes_at(label_at[block], rows), steps_at(state_at[block], rows)
+        active = bytes_or_none(active_at, block, rows)
+        for start in range(0, rows, STRIDE):
+            stop = min(start + STRIDE, rows)
+            own, here = pairs[: stop - start], cells[: stop - start]
+            row_statistics(
+                label[start:stop],
+                first_entry_of_label,
+                state[start:stop],
+                table,
+                size,
+                shift,
+                None,
+                _slice(active, start, stop),
+                own,
+            )
+            for part in range(digit_first.size - 1):
+                digit, end = digit_first[part], digit_first[part + 1]
+                write_cells(
+                    block, rows, start, digit, end, ids_at, wide, cell_of, cell_first, radix, here
+                )
+                begin, after = part_first[part], part_first[part + 1]
+                add_pairs_packed(here, own, packed[LANES * begin : LANES * after])
     _unpack_parts(packed, part_first, out)
 
 
@@ -389,7 +309,7 @@ def add_values_by_part(
             own = cells[: stop - start]
             for part in range(digit_first.size - 1):
                 digit, end = digit_first[part], digit_first[part + 1]
-                _write_cells(
+                write_cells(
                     block, rows, start, digit, end, ids_at, wide, cell_of, cell_first, radix, own
                 )
                 add_values(own, value_of[part_first[part] :], state[start:stop])
@@ -429,11 +349,21 @@ def route_blocks(
     counts = copies[number]
     for block in range(first, last):
         rows = sizes[block]
-        narrow = bytes_at(narrow_at[block], n_narrow * rows).reshape((n_narrow, rows))
-        wide = codes_at(wide_at[block], n_wide * rows).reshape((n_wide, rows))
-        node = codes_at(node_at[block], rows)
-        runs = (levels, run_first, run_begin, run_length)
-        route_rows(narrow, wide, slots, goes_right, runs, depth, node)
+        narrow = bytes_at(narrow_at[block], n_narrow * rows)
+        wide, node = codes_at(wide_at[block], n_wide * rows), codes_at(node_at[block], rows)
+        route_rows(
+            narrow,
+            wide,
+            n_narrow,
+            slots,
+            goes_right,
+            levels,
+            run_first,
+            run_begin,
+            run_length,
+            depth,
+            node,
+        )
         if counts.size > 0:
             count_leaves(node, counts)
 
@@ -445,7 +375,7 @@ def charge_blocks(
     number,
     sizes,
     label_at,
-    label_offset,
+    first_entry_of_label,
     state_at,
     table,
     shift,
@@ -459,7 +389,7 @@ def charge_blocks(
         rows = sizes[block]
         charge_rows(
             bytes_at(label_at[block], rows),
-            label_offset,
+            first_entry_of_label,
             steps_at(state_at[block], rows),
             table,
             shift,
@@ -508,7 +438,7 @@ def sum_by_node(
     state_at,
     weight_at,
     active_at,
-    label_offset,
+    first_entry_of_label,
     table,
     size,
     shift,
@@ -538,7 +468,7 @@ def sum_by_node(
 
     Parameters
     ----------
-    label_offset, table, size, shift
+    first_entry_of_label, table, size, shift
         The look-up table; see `engine.kernels.row_statistics`.
     narrow_at, wide_at, n_narrow, n_wide
         Codes, and how many columns of one and of two bytes there are.
@@ -567,7 +497,7 @@ def sum_by_node(
         rows = sizes[block]
         sum_block_by_node(
             bytes_at(label_at[block], rows),
-            label_offset,
+            first_entry_of_label,
             steps_at(state_at[block], rows),
             table,
             size,

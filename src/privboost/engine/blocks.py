@@ -1,14 +1,9 @@
-"""The blocks of a shard, and how threads divide them.
-
-Look-up of a row's statistics in the table of a loss.
-
-The cells of rows in several parts, in the layout of `block_kernels`.
-"""
+"""The blocks of a CPU shard: their arrays as kernels read them, and how threads divide them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,65 +14,25 @@ from privboost._core.grid import BLOCK_ROWS
 from privboost._core.threads import Kernel, ThreadPool, run_serially, run_shares
 from privboost.data.rows import Layout, Rows
 from privboost.engine import block_kernels
-from privboost.losses.base import OTHER_CLASS, OWN_CLASS, UNKNOWN, UNKNOWN_LABEL, LossTable
+from privboost.engine.look_ups import Statistics
 from privboost.trees.cell_map import CellPart
-
-LookUp = tuple[np.ndarray, np.ndarray, int, np.int32]
-"""The offset of each label's line in a table (uint32), the table of packed pairs of statistics
-(int64, of length lines · size), the entries of a line, and the bits by which scores are shifted
-right to give the entry."""
-
-
-class Statistics(NamedTuple):
-    """What rows add to sums, as kernels read it.
-
-    Attributes
-    ----------
-    look_up : LookUp
-        The table of their statistics.
-    state_at : int64 array
-        The address of each block's scores.
-    active_at : int64 array or None
-        The address of each block's mask of rows that count; None for all rows.
-    sampled : callable or None
-        For a sample, in place of `active_at`: from a range of blocks to an iterator over shorter
-        ranges and the addresses of their masks.
-    """
-
-    look_up: LookUp
-    state_at: np.ndarray
-    active_at: np.ndarray | None
-    sampled: Callable[[int, int], Iterable[tuple[int, int, np.ndarray]]] | None
-
-
-def packed_table(loss: LossTable, statistics: tuple[str, ...]) -> np.ndarray:
-    """Pack two statistics into one int64 table: (first << 32) + second; one alone is second."""
-    tables = [loss.statistic(name).astype(np.int64) for name in statistics]
-    first, second = tables if len(tables) == 2 else (np.zeros_like(tables[0]), tables[0])
-    return ((first << 32) + second).reshape(-1)
-
-
-@lru_cache(maxsize=1024)
-def label_offset(output: int, n_outputs: int, size: int) -> np.ndarray:
-    """Return the offset of each label's line in the table of a loss, for one output.
-
-    With one output, class 1 is its own class (and a regression has label 0 only); with several,
-    each output has the class of its number.
-    """
-    own = 1 if n_outputs == 1 else output
-    lines = np.full(256, OTHER_CLASS, dtype=np.uint32)
-    lines[own] = OWN_CLASS
-    lines[UNKNOWN_LABEL] = UNKNOWN
-    return lines * np.uint32(size)
-
 
 _T = TypeVar("_T")
 
+_SHARES = 4
+"""Shares of rows for each thread, of which a slow thread takes fewer."""
 _LARGE = 2**15
 """From so many sums on, the copies of threads are added up by all threads."""
 
 Ids = tuple[np.ndarray, bool]
 """The address of each block's ids (codes or nodes), and whether an id takes two bytes."""
+
+
+class BlockArrays:
+    """An array for each block, such as marks of rows, and their addresses."""
+
+    def __init__(self, arrays: list[np.ndarray]) -> None:
+        self.arrays, self.at = arrays, addresses(arrays)
 
 
 class Blocks:
@@ -187,10 +142,10 @@ class Blocks:
         first, last : int, optional
             The first block, and the one after the last; by default all blocks.
         """
-        cuts = self._shares(look_ups)
+        threads, cuts = self._shares(look_ups)
         if last is not None:
             cuts = np.array([first, *(cut for cut in cuts.tolist() if first < cut < last), last])
-        run_shares(kernel, cuts, task)
+        run_shares(kernel, cuts, task, threads)
 
     def add_up(
         self,
@@ -224,10 +179,10 @@ class Blocks:
             return add_all(
                 self.work(look_ups, partial(_sum_sampled, kernel, task_of, size, sampled))
             )
-        cuts = self._shares(look_ups)
-        copies = np.zeros((len(cuts) - 1, size), dtype=np.int64)
+        threads, cuts = self._shares(look_ups)
+        copies = np.zeros((threads, size), dtype=np.int64)
         active_at = None if statistics is None else statistics.active_at
-        run_shares(kernel, cuts, task_of(active_at, copies))
+        run_shares(kernel, cuts, task_of(active_at, copies), threads)
         return _sum_of(copies)
 
     def buffers(self, count: int, size: int) -> np.ndarray:
@@ -241,9 +196,10 @@ class Blocks:
         buffer: np.ndarray = self._buffer[: count * size].reshape(count, size)
         return buffer
 
-    def _shares(self, look_ups: float) -> np.ndarray:
-        """Return where the shares of as many threads begin as are worth starting for a kernel."""
-        return self._cuts_of(self._pool.compiled_size_for(look_ups, self.n_rows))
+    def _shares(self, look_ups: float) -> tuple[int, np.ndarray]:
+        """Return how many threads are worth starting for a kernel, and where their shares begin."""
+        threads = min(self._pool.compiled_size_for(look_ups, self.n_rows), max(1, len(self.rows)))
+        return threads, self._cuts_of(threads * _SHARES if threads > 1 else 1)
 
     def _cuts_of(self, count: int) -> np.ndarray:
         """Return where up to `count` shares of about equally many rows begin, and the end."""
@@ -278,7 +234,7 @@ def _sum_of(copies: np.ndarray) -> np.ndarray:
         return few
     total = np.empty(size, dtype=np.int64)
     cuts = np.linspace(0, size, count + 1).astype(np.int64)
-    run_shares(block_kernels.sum_copies, cuts, (copies, total))
+    run_shares(block_kernels.sum_copies, cuts, (copies, total), count)
     return total
 
 

@@ -3,14 +3,11 @@
 Kernels know no ε and draw nothing; their results are integers that do not depend on the order of
 rows, on threads or on machines. Indices are unsigned because signed ones make numba test for
 negative indices at every access. `inlined` functions are compiled as part of their callers, which
-takes less time; those that are passed optional arrays that their callers compute cannot be.
-
-Kernels of linear models; see `engine.kernels`.
+takes less time where these are few; those that are passed optional arrays that their callers
+compute cannot be.
 """
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 
@@ -21,29 +18,29 @@ LANES = 4
 
 
 @inlined
-def _cells(state, size, shift):
-    """Return the cell of each row's score, in a loop of its own, which LLVM vectorises."""
+def _table_columns(state, size, shift):
+    """Return each row's column in a loss table, in a loop of its own, which LLVM vectorises."""
     half, top = np.int32(size // 2), np.int32(size - 1)
-    cells = np.empty(state.size, dtype=np.uint32)
+    columns = np.empty(state.size, dtype=np.uint32)
     for i in range(np.uint64(state.size)):
-        cells[i] = min(max((state[i] >> shift) + half, np.int32(0)), top)
-    return cells
+        columns[i] = min(max((state[i] >> shift) + half, np.int32(0)), top)
+    return columns
 
 
 @compiled
-def row_statistics(label, label_offset, state, table, size, shift, weight, active, out):
+def row_statistics(label, first_entry_of_label, state, table, size, shift, weight, active, out):
     """Look up each row's pair of statistics, packed as (first << 32) + second, times its weight.
 
     Parameters
     ----------
-    label_offset : uint32 array
-        The index in the table of each label's first entry.
+    first_entry_of_label : uint32 array
+        The index in the table of the first entry of each label's line.
     table : int64 array of length lines · size
         Packed pairs; the second of a pair is never negative.
     """
-    cells = _cells(state, size, shift)
+    columns = _table_columns(state, size, shift)
     for i in range(np.uint64(state.size)):
-        pair = table[np.uint64(label_offset[label[i]] + cells[i])]
+        pair = table[np.uint64(first_entry_of_label[label[i]] + columns[i])]
         if weight is not None:
             pair *= np.int64(weight[i])
         if active is not None:
@@ -52,7 +49,9 @@ def row_statistics(label, label_offset, state, table, size, shift, weight, activ
 
 
 @compiled
-def charge_rows(label, label_offset, state, table, shift, weight, weight_steps, left, active):
+def charge_rows(
+    label, first_entry_of_label, state, table, shift, weight, weight_steps, left, active
+):
     """Charge each row that can afford it, and mark these rows as active.
 
     Parameters
@@ -61,12 +60,12 @@ def charge_rows(label, label_offset, state, table, shift, weight, weight_steps, 
         Charges by step of the weight, of which the last is the whole weight.
     """
     steps, lines, size = table.shape
-    charges, own = table.reshape(-1), _cells(state, size, shift)
+    charges, own = table.reshape(-1), _table_columns(state, size, shift)
     for i in range(np.uint64(state.size)):
         step = steps - 1
         if weight is not None:
             step = (np.int64(weight[i]) * (steps - 1) + weight_steps - 1) // weight_steps
-        place = np.uint64(step * lines * size) + np.uint64(label_offset[label[i]] + own[i])
+        place = np.uint64(step * lines * size) + np.uint64(first_entry_of_label[label[i]] + own[i])
         own[i] = charges[place]
     for i in range(np.uint64(state.size)):
         rest = left[i] - np.int32(own[i])
@@ -75,12 +74,14 @@ def charge_rows(label, label_offset, state, table, shift, weight, weight_steps, 
 
 
 @compiled
-def add_rows_packed(label, label_offset, state, table, size, shift, active, ids, cell_of, packed):
+def add_rows_packed(
+    label, first_entry_of_label, state, table, size, shift, active, ids, cell_of, packed
+):
     """Do `row_statistics` and `add_pairs_packed` in one pass, for rows without weights."""
     n_cells = np.uint64(packed.size // LANES)
-    cells = _cells(state, size, shift)
+    columns = _table_columns(state, size, shift)
     for i in range(np.uint64(state.size)):
-        pair = table[np.uint64(label_offset[label[i]] + cells[i])]
+        pair = table[np.uint64(first_entry_of_label[label[i]] + columns[i])]
         if active is not None:
             pair &= -np.int64(active[i])
         cell = np.uint64(cell_of[np.uint64(ids[i])])
@@ -88,7 +89,7 @@ def add_rows_packed(label, label_offset, state, table, size, shift, active, ids,
 
 
 @inlined
-def add_pairs_packed(ids, cell_of, pairs, packed):
+def add_pairs_packed(cells, pairs, packed):
     """Add up packed pairs by cell, still packed: of fewer than 2¹⁵ rows without weights in all.
 
     A row's second statistic lies in [0, 2¹⁶] and its first in ±2¹⁶. Fewer than 2¹⁵ of them add up
@@ -96,19 +97,14 @@ def add_pairs_packed(ids, cell_of, pairs, packed):
 
     Parameters
     ----------
-    ids : unsigned array
-        An id for each row.
-    cell_of : unsigned array, optional
-        The cell of each id; without it ids are cells.
+    cells : unsigned array
+        The cell of each row.
     packed : int64 array of length LANES · cells
         Sums; neighbouring rows add to different copies.
     """
-    cells = np.uint64(packed.size // LANES)
+    n_cells = np.uint64(packed.size // LANES)
     for i in range(np.uint64(pairs.size)):
-        cell = np.uint64(ids[i])
-        if cell_of is not None:
-            cell = np.uint64(cell_of[cell])
-        packed[(i & np.uint64(LANES - 1)) * cells + cell] += pairs[i]
+        packed[(i & np.uint64(LANES - 1)) * n_cells + np.uint64(cells[i])] += pairs[i]
 
 
 @compiled
@@ -123,13 +119,11 @@ def unpack_lanes(packed, out):
     packed[:] = 0
 
 
-@inlined
-def sum_pairs(ids, cell_of, pairs, out):
+@compiled
+def sum_pairs(cells, pairs, out):
     """Add up packed pairs by cell, each statistic in its own int64; see `add_pairs_packed`."""
     for i in range(np.uint64(pairs.size)):
-        cell = np.uint64(ids[i])
-        if cell_of is not None:
-            cell = np.uint64(cell_of[cell])
+        cell = np.uint64(cells[i])
         out[cell, 0] += pairs[i] >> 32
         out[cell, 1] += pairs[i] & 0xFFFFFFFF
 
@@ -169,7 +163,7 @@ def score_cells(state, edges, label, kind_of_label, classes, out):
 @compiled
 def sum_block_by_node(
     label,
-    label_offset,
+    first_entry_of_label,
     state,
     table,
     size,
@@ -202,7 +196,7 @@ def sum_block_by_node(
 
     Parameters
     ----------
-    label, label_offset, state, table, size, shift, weight, active
+    label, first_entry_of_label, state, table, size, shift, weight, active
         See `row_statistics`.
     narrow, narrow_slots, narrow_cell_of, narrow_first, and so on
         Codes, which of the columns to add up, the cell of each code, column after column, and where
@@ -221,8 +215,8 @@ def sum_block_by_node(
     half, top = np.int32(size // 2), np.int32(size - 1)
     for k in range(found):
         row = rows[k]
-        cell = np.uint32(min(max((state[row] >> shift) + half, np.int32(0)), top))
-        pair = table[np.uint64(label_offset[label[row]] + cell)]
+        column = np.uint32(min(max((state[row] >> shift) + half, np.int32(0)), top))
+        pair = table[np.uint64(first_entry_of_label[label[row]] + column)]
         if weight is not None:
             pair *= np.int64(weight[row])
         if active is not None:
@@ -393,97 +387,3 @@ def join_codes(codes, column, radix, number_of):
     """Replace each joint code by the number of its pair with the column's code."""
     for i in range(np.uint64(codes.size)):
         codes[i] = number_of[np.uint64(codes[i]) * np.uint64(radix) + np.uint64(column[i])]
-
-
-@compiled
-def add_joint_values(ids, others, codes, value_of, state):
-    """Add to each row's state the value of its pair of codes."""
-    for i in range(np.uint64(state.size)):
-        state[i] += value_of[np.uint64(ids[i]) * np.uint64(codes) + np.uint64(others[i])]
-
-
-@compiled
-def shorten(square, steps, scale):
-    """Write the factors that shorten vectors of these squared norms to a norm of at most `steps`.
-
-    Rounded down, so that no vector is too long; `steps` itself means no change.
-    """
-    for i in range(np.uint64(square.size)):
-        scale[i] = steps if square[i] >= 0 else 0
-        if square[i] > steps * steps:
-            norm = np.int64(math.sqrt(np.float64(square[i]))) + 1  # never below the norm
-            scale[i] = steps * steps // norm
-
-
-@compiled
-def unpack_gradients(pairs, scale, bits, out):
-    """Take gradients out of packed pairs, times the rows' scale, rounded toward zero.
-
-    Parameters
-    ----------
-    bits : int
-        How many bits finer the gradient, times weight and scale, is than the result.
-    """
-    for i in range(np.uint64(out.size)):
-        g = pairs[i] >> 32
-        if scale is not None:
-            g *= np.int64(scale[i])
-        out[i] = g >> bits if g >= 0 else -(-g >> bits)
-
-
-@compiled
-def sum_by_code(ids, values, out):
-    """Add up values by code."""
-    codes = np.uint64(out.size)
-    sums = np.zeros(LANES * out.size, dtype=np.int64)
-    for i in range(np.uint64(values.size)):
-        sums[(i & np.uint64(LANES - 1)) * codes + np.uint64(ids[i])] += values[i]
-    for k in range(np.uint64(sums.size)):
-        out[k % codes] += sums[k]
-
-
-@compiled
-def sum_by_codes(ids, others, codes, values, out):
-    """Add up values by pair of codes."""
-    for i in range(np.uint64(values.size)):
-        out[np.uint64(ids[i]) * np.uint64(codes) + np.uint64(others[i])] += values[i]
-
-
-@compiled
-def fold(by_code, coordinate, value, out):
-    """Add to each coordinate the sums of its codes, times their values."""
-    for k in range(np.uint64(by_code.size)):
-        out[coordinate[k]] += by_code[k] * np.int64(value[k])
-
-
-@compiled
-def row_factors(label, factor_of_label, scale, weight, roots, steps, out):
-    """Write each row's factor: the product for its label, its scale and its weight's root."""
-    for i in range(np.uint64(out.size)):
-        factor = np.int64(factor_of_label[label[i]])
-        if scale is not None:
-            factor = factor * np.int64(scale[i]) // steps
-        if weight is not None:
-            factor = factor * np.int64(roots[weight[i]]) // steps
-        out[i] = factor
-
-
-@compiled
-def write_vectors(ids, coordinate, value, factor, bits, out):
-    """Write a term's entry for each row, times the row's factor (if any), rounded toward zero.
-
-    A factor of 2^bits is 1.
-    """
-    one_coordinate = coordinate.min() == coordinate.max()
-    own, entries = out[coordinate[0]], value.astype(np.float64)
-    if factor is None and one_coordinate:
-        for i in range(np.uint64(ids.size)):
-            own[i] = entries[ids[i]]
-        return
-    flat, stride = out.reshape(-1), np.uint64(out.shape[1])
-    for i in range(np.uint64(ids.size)):
-        entry = entries[ids[i]]
-        if factor is not None:
-            product = np.int64(value[ids[i]]) * np.int64(factor[i])
-            entry = np.float64(product >> bits if product >= 0 else -(-product >> bits))
-        flat[np.uint64(coordinate[ids[i]]) * stride + i] = entry

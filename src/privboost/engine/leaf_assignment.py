@@ -7,28 +7,18 @@ feature needs no cache, because the feature's code determines the leaf.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from privboost._core.addresses import addresses
 from privboost.engine import block_kernels
-from privboost.engine.blocks import Blocks, Ids
+from privboost.engine.blocks import BlockArrays, Blocks, Ids
 from privboost.trees.tree import NO_INTERVALS, Tree
 
 _INTERVALS_OF_A_LOOK_UP = 64
 """Comparisons with so many code intervals take about as long as a look-up."""
 _EVERY_LEAF = np.arange(2**16, dtype=np.uint16)
 _EVERY_LEAF.flags.writeable = False
-
-
-class _Nodes:
-    """The node of each row: two bytes each, block by block."""
-
-    def __init__(self, sizes: Sequence[int]) -> None:
-        self.arrays = [np.empty(size, dtype=np.uint16) for size in sizes]
-        self.at = addresses(self.arrays)
 
 
 class _Descent:
@@ -38,7 +28,7 @@ class _Descent:
     ----------
     tree : Tree
         The tree.
-    nodes : _Nodes, optional
+    nodes : BlockArrays, optional
         The node of each row, once it was needed.
     depth : int
         The depth of these nodes; −1 where they are unknown.
@@ -46,7 +36,7 @@ class _Descent:
         The leaf of each code of a tree of one feature.
     """
 
-    def __init__(self, tree: Tree, nodes: _Nodes | None, depth: int) -> None:
+    def __init__(self, tree: Tree, nodes: BlockArrays | None, depth: int) -> None:
         self.tree, self.nodes, self.depth = tree, nodes, depth
         self.leaf_of_code = None if tree.only_feature is None else tree.leaf_of_codes()
 
@@ -110,7 +100,8 @@ class LeafAssignment:
         """
         blocks, tree = self._blocks, descent.tree
         if descent.nodes is None:
-            descent.nodes, descent.depth = _Nodes(blocks.sizes.tolist()), -1
+            nodes = [np.empty(size, dtype=np.uint16) for size in blocks.sizes.tolist()]
+            descent.nodes, descent.depth = BlockArrays(nodes), -1
         depth, node_at = max(descent.depth, 0), descent.nodes.at
         slots = blocks.layout.slot_array[tree.feature] if len(blocks) else tree.feature
         runs = tree.intervals if depth == 0 else NO_INTERVALS

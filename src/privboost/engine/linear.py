@@ -14,8 +14,7 @@ import numpy as np
 from privboost._core.grid import CLIP_STEPS, FACTOR_STEPS, VECTOR_BITS, VECTOR_STEPS, WEIGHT_STEPS
 from privboost.data.design_matrix import Terms
 from privboost.data.rows import Codes, Layout, Rows
-from privboost.engine import kernels
-from privboost.engine import kernels as linear_kernels
+from privboost.engine import kernels, linear_kernels
 from privboost.engine.blocks import Blocks
 
 _CHUNK = 2**19
@@ -39,7 +38,7 @@ class LinearRows:
     """The vectors of a shard's rows; they are computed whenever they are needed."""
 
     def __init__(self, blocks: Blocks, terms: Terms) -> None:
-        self._blocks, self.terms = blocks.rows, terms
+        self._rows, self.terms = blocks.rows, terms
         if len(blocks):
             check_terms(terms, blocks.layout)
         self._scale: list[np.ndarray] | None = None
@@ -49,7 +48,7 @@ class LinearRows:
             self._scale = [scale for part in parts for scale in part]
 
     def _scales(self, first: int, last: int) -> list[np.ndarray]:
-        return [self._scale_of(block) for block in self._blocks[first:last]]
+        return [self._scale_of(block) for block in self._rows[first:last]]
 
     def _scale_of(self, block: Rows) -> np.ndarray:
         """Return the factor that bounds each row's vector, in `VECTOR_STEPS`."""
@@ -75,7 +74,7 @@ class LinearRows:
             Packed statistics, of which the first is the gradient, times the row's weight.
         out : int64 array of shape (coordinates,)
         """
-        block, terms = self._blocks[k], self.terms
+        block, terms = self._rows[k], self.terms
         gradient = np.empty(len(block), dtype=np.int32)
         scale = None if self._scale is None else self._scale[k]
         finer = CLIP_STEPS // FACTOR_STEPS * (1 if block.weight is None else WEIGHT_STEPS)
@@ -104,7 +103,7 @@ class LinearRows:
             The factor of the vectors of each label's rows, in `VECTOR_STEPS`.
         out : int64 array of shape (coordinates, coordinates)
         """
-        block, terms = self._blocks[k], self.terms
+        block, terms = self._rows[k], self.terms
         factor = np.empty(len(block), dtype=np.int32)
         scale = None if self._scale is None else self._scale[k]
         linear_kernels.row_factors(

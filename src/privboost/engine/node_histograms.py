@@ -1,21 +1,15 @@
-"""Bundles: small features with one joint code, so that one pass over the rows serves several.
+"""Histograms by tree node, of the statistics of a CPU shard's rows while a tree grows.
 
-Only combinations that a shard's own rows have get a joint code: forty indicators of which one is
-set have forty, not 2⁴⁰. The histogram of joint codes gives each feature's own exactly. Which
-combinations exist never leaves the shard.
-
-Node histograms of a tree that is grown level by level, over the rows of a CPU shard.
-
-The last histograms and the joint codes are a cache: without it the same integers are computed from
-scratch.
-
-Counts of rows by the sum of votes cast on them, over the rows of a CPU shard.
+The last histograms are cached, and so are bundles: small features with one joint code, so that one
+pass over the rows serves several. Only combinations that a shard's own rows have get a joint code:
+forty indicators of which one is set have forty, not 2⁴⁰. The histogram of joint codes gives each
+feature's own exactly. Which combinations exist never leaves the shard.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -23,11 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from privboost._core.addresses import addresses
-from privboost._core.grid import BLOCK_ROWS, VOTE
-from privboost.data.rows import Columns, Layout, columns_of, join_cells, lay_out
+from privboost.data.rows import Layout, columns_of, join_cells, lay_out
 from privboost.engine import block_kernels, kernels
-from privboost.engine.blocks import Blocks, Statistics, add_all
+from privboost.engine.blocks import Blocks
 from privboost.engine.leaf_assignment import LeafAssignment
+from privboost.engine.look_ups import Statistics
 from privboost.engine.protocol import Summand
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import Tree
@@ -261,72 +255,3 @@ def _subtract(histogram: np.ndarray, chosen: np.ndarray, parent: np.ndarray) -> 
     """Fill the histograms of the other siblings."""
     own = np.flatnonzero(~chosen)
     histogram[own] = parent[own // 2] - histogram[own ^ 1]
-
-
-StateOf = Callable[[int], np.ndarray]
-
-
-class VoteCounter:
-    """Answers `VoteCounts`."""
-
-    def __init__(self, blocks: Blocks, leaves: LeafAssignment) -> None:
-        self._blocks, self._leaves = blocks, leaves
-        self._asked: CellMap | None = None
-        self._columns: tuple[Columns, Columns]
-
-    def answer(
-        self,
-        tree: Tree,
-        node_of_leaf: np.ndarray,
-        cells: CellMap,
-        votes: int,
-        kind_of_label: np.ndarray,
-        state_of: StateOf,
-    ) -> np.ndarray:
-        """Return the exact counts.
-
-        Parameters
-        ----------
-        tree, node_of_leaf, cells, votes
-            As in `VoteCounts`.
-        kind_of_label : unsigned array
-            The kind of row that each label means for the output.
-        state_of : callable
-            From a block's number to the scores of its rows.
-        """
-        shape = (int(node_of_leaf.max()) + 1, cells.n_cells + 1, votes + 1, 2)
-        if not len(self._blocks):
-            return np.zeros(shape, dtype=np.int64)
-        self._leaves.set_trees((tree,))
-        self._leaves.assign()
-        narrow, wide = self._cells(cells)
-
-        def act(first: int, last: int) -> np.ndarray:
-            out = np.zeros(shape, dtype=np.int64)
-            rows, start = np.empty((2, BLOCK_ROWS), dtype=np.uint32)
-            for k in range(first, last):
-                block, (ids, leaf_of) = self._blocks.rows[k], self._leaves.leaves_of_block(0, k)
-                kernels.count_votes(
-                    block.label,
-                    kind_of_label,
-                    state_of(k),
-                    VOTE,
-                    votes,
-                    ids,
-                    node_of_leaf[leaf_of],
-                    (block.codes.narrow, *narrow),
-                    (block.codes.wide, *wide),
-                    rows,
-                    start,
-                    out,
-                )
-            return out
-
-        return add_all(self._blocks.work(1 + len(cells.parts), act))
-
-    def _cells(self, cells: CellMap) -> tuple[Columns, Columns]:
-        """Return the columns of the cells' features, kept while queries share their cells."""
-        if self._asked is None or not self._asked.same_as(cells):
-            self._columns = columns_of(self._blocks.layout, cells.by_feature())
-            self._asked = cells
-        return self._columns

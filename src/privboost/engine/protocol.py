@@ -3,7 +3,8 @@
 A query asks a shard for exact integer sums, an update tells it what has been released. Both are
 frozen dataclasses that call methods of `BaseShard`, so a shard never asks what kind of message it
 has. The CPU shard and the CUDA shard implement these methods; a check of a log of updates
-implements those of `ShardState`.
+implements those of `ShardState`. A row's state is its int32 score, less its label where the target
+is a number; see `data.rows.initial_states`.
 """
 
 from __future__ import annotations

@@ -71,8 +71,9 @@ class Query(Message, ABC):
     """A request for exact int64 sums over all rows."""
 
     uses_loss: ClassVar[bool] = True
+    """Whether a shard needs a loss to answer."""
     uses_terms: ClassVar[bool] = False
-    """Whether a shard needs a loss, and the terms of a linear model, to answer."""
+    """Whether a shard needs the terms of a linear model to answer."""
 
     @property
     @abstractmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from itertools import groupby
 from typing import Any
 
@@ -16,24 +17,21 @@ from privboost._core.threads import ThreadPool
 from privboost.data.design_matrix import Terms
 from privboost.data.rows import Rows, initial_states
 from privboost.engine import block_kernels, kernels
-from privboost.engine.blocks import (
-    Blocks,
-    Digit,
-    Ids,
-    LookUp,
-    Parts,
-    Statistics,
-    add_all,
-    digits_of,
-    label_offset,
-    packed_table,
-)
+from privboost.engine.blocks import BlockArrays, Blocks, Digit, Ids, Parts, add_all, digits_of
 from privboost.engine.leaf_assignment import LeafAssignment
 from privboost.engine.linear import LinearRows, add_scores
-from privboost.engine.node_histograms import Grower, Level, VoteCounter
+from privboost.engine.look_ups import (
+    LookUp,
+    Statistics,
+    first_entry_of_label,
+    kind_of_label,
+    packed_table,
+)
+from privboost.engine.node_histograms import Grower, Level
 from privboost.engine.protocol import BaseShard, Summand
 from privboost.engine.queries import Query
 from privboost.engine.updates import Update
+from privboost.engine.votes import VoteCounter
 from privboost.losses.base import LossTable
 from privboost.randomness.sampling import Sample
 from privboost.trees.cell_map import CellMap
@@ -61,22 +59,21 @@ class Shard(BaseShard):
 
     def __init__(self, blocks: Sequence[Rows], pool: ThreadPool | None = None) -> None:
         super().__init__(blocks[0].layout if blocks else None)
-        self._rows = Blocks(blocks, pool)
-        self._blocks = self._rows.rows
+        self._blocks = Blocks(blocks, pool)
+        self._rows = self._blocks.rows
         self._state: list[np.ndarray] = []
-        self._states_at: dict[int, np.ndarray] = {}
+        self._addresses: dict[int, np.ndarray] = {}
         self._loss: LossTable | None = None
         self._n_outputs = 0
         self._range = FULL_RANGE
         self._tables: dict[tuple[str, ...], np.ndarray] = {}
         self._look_ups: dict[tuple[tuple[str, ...], int], LookUp] = {}
-        self._left: Marks | None = None
-        self._active: Marks | None = None
+        self._left: BlockArrays | None = None
+        self._active: BlockArrays | None = None
         self._prices: dict[int, tuple[np.ndarray, ...]] = {}
-        self._leaves = LeafAssignment(self._rows)
-        self._grower = Grower(self._rows, self._leaves)
+        self._leaves = LeafAssignment(self._blocks)
+        self._grower = Grower(self._blocks, self._leaves)
         self._linear: LinearRows | None = None
-        self._votes = VoteCounter(self._rows, self._leaves)
 
     def sum(self, query: Query) -> np.ndarray:
         """Return the exact int64 sums over this shard's rows."""
@@ -89,7 +86,7 @@ class Shard(BaseShard):
 
     def tally(self) -> dict[bytes, int]:
         """Return the count of each text, under the number of its column and a space."""
-        return tally_texts([block.texts for block in self._blocks])
+        return tally_texts([block.texts for block in self._rows])
 
     # Updates
 
@@ -100,12 +97,17 @@ class Shard(BaseShard):
         if self._active is not None:
             for active in self._active.arrays:
                 active[:] = 0  # a charge under another loss pays for nothing
-        self._state, self._states_at = [], {}
-        for block in self._blocks:
-            state = np.zeros((n_outputs, len(block)), dtype=np.int32)
-            if block.start is not None:
-                state[:] = initial_states(block.start, self._range)
+        self._state, self._addresses = [], {}
+        for block in self._rows:
+            state = np.empty((n_outputs, len(block)), dtype=np.int32)
+            state[:] = self._initial_state(block)
             self._state.append(state)
+
+    def _initial_state(self, block: Rows) -> np.ndarray | int:
+        """Return the states of rows whose scores are 0."""
+        if block.minus_label is None:
+            return 0
+        return initial_states(block.minus_label, self._range)
 
     def use_loss(self, loss: LossTable) -> None:
         """Use another loss from now on."""
@@ -121,20 +123,16 @@ class Shard(BaseShard):
         joint, values_of_joint = [], []
         for part, own in zip(cells.parts, cells.split(values), strict=True):
             if part.alone:
-                ids = self._rows.column(part.features[0])
+                ids = self._blocks.column(part.features[0])
                 self._add_values(ids, own[part.cell_of[0]], output)
             else:
-                joint.append(digits_of(self._rows, part))
+                joint.append(digits_of(self._blocks, part))
                 values_of_joint.append(own)
         if joint:
             parts = Parts.of(joint)
-            task = (
-                self._rows.sizes,
-                tuple(parts),
-                np.concatenate(values_of_joint),
-                self._states(output),
-            )
-            self._rows.run(len(parts.radix), block_kernels.add_values_by_part, task)
+            value_of = np.concatenate(values_of_joint)
+            task = (self._blocks.sizes, tuple(parts), value_of, self._state_addresses(output))
+            self._blocks.run(len(parts.radix), block_kernels.add_values_by_part, task)
 
     def add_tree_values(self, trees: tuple[Tree, ...], values: np.ndarray, output: int) -> None:
         """Add to each row's score the value of its leaf in each tree."""
@@ -146,33 +144,33 @@ class Shard(BaseShard):
 
     def _add_values(self, ids: Ids, values: np.ndarray, output: int) -> None:
         """Add to each row's score the value of its id."""
-        task = (self._rows.sizes, *ids, values, self._states(output))
-        self._rows.run(1, block_kernels.add_values_by_id, task)
+        task = (self._blocks.sizes, *ids, values, self._state_addresses(output))
+        self._blocks.run(1, block_kernels.add_values_by_id, task)
 
     def set_terms(self, terms: Terms) -> None:
         """Define the vectors of rows."""
-        self._linear = LinearRows(self._rows, terms)
+        self._linear = LinearRows(self._blocks, terms)
 
     def set_linear_scores(self, coefficients: np.ndarray, output: int) -> None:
         """Set each row's score to the product of its vector and the coefficients."""
         tables = self._vectors().terms.tables(coefficients)
 
         def act(first: int, last: int) -> None:
-            for block, state in zip(self._blocks[first:last], self._state[first:last], strict=True):
+            for block, state in zip(self._rows[first:last], self._state[first:last], strict=True):
                 scores = state[output]
-                scores[:] = 0 if block.start is None else initial_states(block.start, self._range)
+                scores[:] = self._initial_state(block)
                 add_scores(block.codes, tables, scores)
 
-        self._rows.work(len(tables), act)
+        self._blocks.work(len(tables), act)
 
     def open_budgets(self) -> None:
         """Give each row a lifetime budget."""
         if self._left is not None:
             raise RuntimeError("lifetime budgets can be opened once only")
-        self._left = Marks(
-            [np.full(len(block), BUDGET_STEPS, dtype=np.int32) for block in self._blocks]
+        self._left = BlockArrays(
+            [np.full(len(block), BUDGET_STEPS, dtype=np.int32) for block in self._rows]
         )
-        self._active = Marks([np.zeros(len(block), dtype=np.uint8) for block in self._blocks])
+        self._active = BlockArrays([np.zeros(len(block), dtype=np.uint8) for block in self._rows])
 
     def close_budgets(self) -> None:
         """Let every row count again."""
@@ -186,26 +184,26 @@ class Shard(BaseShard):
         """Charge every row that can afford a price; the others do not count."""
         if self._loss is None or self._left is None or self._active is None:
             raise RuntimeError("a shard needs a Start and OpenBudgets before it can charge")
-        left, active, rows = self._left, self._active, self._rows
-        places = label_offset(output, self._n_outputs, self._loss.size)
-        state_at, shift = self._states(output), np.int32(self._loss.shift)
+        left, active, blocks = self._left, self._active, self._blocks
+        first_entry = first_entry_of_label(output, self._n_outputs, self._loss.size)
+        state_at, shift = self._state_addresses(output), np.int32(self._loss.shift)
         tables = self._prices[price]
-        for cohort, own in groupby(range(len(self._blocks)), lambda k: self._blocks[k].cohort):
-            blocks = list(own)
+        for cohort, own in groupby(range(len(self._rows)), lambda k: self._rows[k].cohort):
+            numbers = list(own)
             if cohort >= len(tables):
-                for k in blocks:
+                for k in numbers:
                     active.arrays[k][:] = 0
                 continue
-            paid = (tables[cohort], shift, rows.weight_at, WEIGHT_STEPS, left.at, active.at)
-            task = (rows.sizes, rows.label_at, places, state_at, *paid)
-            rows.run(2, block_kernels.charge_blocks, task, blocks[0], blocks[-1] + 1)
+            paid = (tables[cohort], shift, blocks.weight_at, WEIGHT_STEPS, left.at, active.at)
+            task = (blocks.sizes, blocks.label_at, first_entry, state_at, *paid)
+            blocks.run(2, block_kernels.charge_blocks, task, numbers[0], numbers[-1] + 1)
 
     # Queries
 
     def sum_by_cell(self, cells: CellMap, summand: Summand) -> np.ndarray:
         """Return sums by cell."""
         self._check_cells(cells)
-        return self._add_up([digits_of(self._rows, part) for part in cells.parts], summand)
+        return self._add_up([digits_of(self._blocks, part) for part in cells.parts], summand)
 
     def sum_by_leaf(self, trees: tuple[Tree, ...], summand: Summand) -> np.ndarray:
         """Return sums by leaf of each tree."""
@@ -224,20 +222,20 @@ class Shard(BaseShard):
     def sum_by_score(self, edges: np.ndarray, classes: int, summand: Summand) -> np.ndarray:
         """Return sums by interval of the score and class."""
         output = summand.output
-        kinds = label_offset(output, self._n_outputs, 1)
+        kinds = kind_of_label(output, self._n_outputs)
         look_up = self._look_up(summand)
 
         def act(first: int, last: int) -> np.ndarray:
             out = np.zeros(((len(edges) + 1) * classes, 2), dtype=np.int64)
             for k in range(first, last):
-                block, state = self._blocks[k], self._state[k][output]
+                block, state = self._rows[k], self._state[k][output]
                 cells = np.empty(len(block), dtype=np.uint32)
                 kernels.score_cells(state, edges, block.label, kinds, classes, cells)
                 pairs = self._pairs(k, look_up, output, self._counted(k, summand.sample))
-                kernels.sum_pairs(cells, None, pairs, out)
+                kernels.sum_pairs(cells, pairs, out)
             return out
 
-        return add_all(self._rows.work(3, act))
+        return add_all(self._blocks.work(3, act))
 
     def count_votes(
         self, tree: Tree, node_of_leaf: np.ndarray, cells: CellMap, votes: int, output: int
@@ -246,10 +244,15 @@ class Shard(BaseShard):
         self._check_cells(cells)
         if not self._n_outputs or self._active is not None:
             raise RuntimeError("votes are counted after a Start, over all rows")
-        kinds = label_offset(output, self._n_outputs, 1)
-        return self._votes.answer(
+        kinds = kind_of_label(output, self._n_outputs)
+        return self._vote_counter.answer(
             tree, node_of_leaf, cells, votes, kinds, lambda k: self._state[k][output]
         )
+
+    @cached_property
+    def _vote_counter(self) -> VoteCounter:
+        """Answers counts of votes; made where they are asked for."""
+        return VoteCounter(self._blocks, self._leaves)
 
     def sum_gradients(self, summand: Summand) -> np.ndarray:
         """Return the sum of the rows' vectors, each times its gradient."""
@@ -263,7 +266,7 @@ class Shard(BaseShard):
     def sum_products(self, factor: np.ndarray) -> np.ndarray:
         """Return the sum of the outer products of the rows' vectors with themselves."""
         vectors = self._vectors()
-        of_label = np.append(factor, 0)[label_offset(0, self._n_outputs, 1)]
+        of_label = np.append(factor, 0)[kind_of_label(0, self._n_outputs)]
         return self._add_up_vectors(
             (vectors.terms.n_coordinates,) * 2,
             lambda k, out: vectors.add_products(k, of_label, out),
@@ -280,7 +283,7 @@ class Shard(BaseShard):
                 add(k, out)
             return out
 
-        return add_all(self._rows.work(2 + len(self._vectors().terms.features), act))
+        return add_all(self._blocks.work(2 + len(self._vectors().terms.features), act))
 
     def _vectors(self) -> LinearRows:
         if self._linear is None:
@@ -289,43 +292,46 @@ class Shard(BaseShard):
 
     def _add_up(self, parts: list[list[Digit]], summand: Summand) -> np.ndarray:
         """Add the statistics of all rows by the cells of each part."""
-        rows, statistics = self._rows, self._statistics(summand)
+        blocks, statistics = self._blocks, self._statistics(summand)
         counts = [math.prod(size for _, _, size in part) for part in parts]
-        packed = rows.weight_at is None and max(counts, default=0) <= _MOST_PACKED_CELLS
-        whose = (rows.sizes, rows.label_at, statistics.state_at)
+        packed = blocks.weight_at is None and max(counts, default=0) <= _MOST_PACKED_CELLS
+        whose = (blocks.sizes, blocks.label_at, statistics.state_at)
 
         def by_id(active_at: np.ndarray | None, copies: np.ndarray) -> tuple[Any, ...]:
             ids, cell_of, _ = parts[0][0]
-            return (*whose, active_at, statistics.look_up, *ids, cell_of, copies)
+            return (*whose, active_at, statistics.look_up, *ids, cell_of, _pairs_of(copies))
 
         def by_parts(active_at: np.ndarray | None, copies: np.ndarray) -> tuple[Any, ...]:
-            weight_at = () if packed else (rows.weight_at,)
-            return (*whose, *weight_at, active_at, statistics.look_up, several, copies)
+            weight_at = () if packed else (blocks.weight_at,)
+            return (
+                *(*whose, *weight_at, active_at, statistics.look_up, several),
+                _pairs_of(copies),
+            )
 
         look_ups, size = 1 + sum(map(len, parts)), 2 * sum(counts)
         if packed and len(parts) == 1 and len(parts[0]) == 1:
-            return rows.add_up(look_ups, block_kernels.sum_by_id, by_id, size, statistics)
+            return blocks.add_up(look_ups, block_kernels.sum_by_id, by_id, size, statistics)
         if parts:
             several = tuple(Parts.of(parts))
             kernel = block_kernels.sum_parts_packed if packed else block_kernels.sum_parts
-            return rows.add_up(look_ups, kernel, by_parts, size, statistics)
+            return blocks.add_up(look_ups, kernel, by_parts, size, statistics)
         return np.zeros(size, dtype=np.int64)
 
-    def _states(self, output: int) -> np.ndarray:
+    def _state_addresses(self, output: int) -> np.ndarray:
         """Return the address of each block's scores of an output."""
-        if len(self._state) != len(self._blocks):  # kernels would read anywhere
+        if len(self._state) != len(self._rows):  # kernels would read anywhere
             raise RuntimeError("a shard needs a Start before its rows have scores")
-        if output not in self._states_at:
-            self._states_at[output] = addresses(state[output] for state in self._state)
-        return self._states_at[output]
+        if output not in self._addresses:
+            self._addresses[output] = addresses(state[output] for state in self._state)
+        return self._addresses[output]
 
     def _pairs(self, k: int, look_up: LookUp, output: int, active: np.ndarray | None) -> np.ndarray:
         """Look up the packed statistics of a block's rows."""
-        block = self._blocks[k]
-        places, *table = look_up
+        block = self._rows[k]
+        first_entry, *table = look_up
         pairs = np.empty(len(block), dtype=np.int64)
         state = self._state[k][output]
-        kernels.row_statistics(block.label, places, state, *table, block.weight, active, pairs)
+        kernels.row_statistics(block.label, first_entry, state, *table, block.weight, active, pairs)
         return pairs
 
     def _statistics(self, summand: Summand) -> Statistics:
@@ -336,13 +342,13 @@ class Shard(BaseShard):
             for start in range(first, last, _SAMPLED_BLOCKS):
                 stop = min(start + _SAMPLED_BLOCKS, last)
                 own = [self._counted(k, sample) for k in range(start, stop)]
-                chosen = Marks([mask for mask in own if mask is not None])
+                chosen = BlockArrays([mask for mask in own if mask is not None])
                 yield start, stop, np.append(np.zeros(start, dtype=np.int64), chosen.at)
 
         active_at = None if self._active is None else self._active.at
         return Statistics(
             self._look_up(summand),
-            self._states(summand.output),
+            self._state_addresses(summand.output),
             active_at,
             None if sample is None else sampled,
         )
@@ -356,9 +362,9 @@ class Shard(BaseShard):
         if key not in self._look_ups:
             if statistics not in self._tables:
                 self._tables[statistics] = packed_table(loss, statistics)
-            places = label_offset(output, self._n_outputs, loss.size)
+            first_entry = first_entry_of_label(output, self._n_outputs, loss.size)
             table, shift = self._tables[statistics], np.int32(loss.shift)
-            self._look_ups[key] = places, table, loss.size, shift
+            self._look_ups[key] = first_entry, table, loss.size, shift
         return self._look_ups[key]
 
     def _counted(self, k: int, sample: Sample | None) -> np.ndarray | None:
@@ -366,18 +372,16 @@ class Shard(BaseShard):
         active = None if self._active is None else self._active.arrays[k]
         if sample is None:
             return active
-        ids = self._blocks[k].ids
+        ids = self._rows[k].ids
         if ids is None:
             raise RuntimeError("rows without ids cannot be sampled")
         chosen = sample.mask(ids).view(np.uint8)
         return chosen if active is None else chosen & active
 
 
-class Marks:
-    """An array for each block, and their addresses."""
-
-    def __init__(self, arrays: list[np.ndarray]) -> None:
-        self.arrays, self.at = arrays, addresses(arrays)
+def _pairs_of(copies: np.ndarray) -> np.ndarray:
+    """Return sums of pairs of statistics by cell, for each share."""
+    return copies.reshape(len(copies), -1, 2)
 
 
 def tally_texts(texts: Sequence[tuple[pa.Array, ...]]) -> dict[bytes, int]:

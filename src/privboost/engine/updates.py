@@ -228,7 +228,7 @@ class Price(Update, tag="Price"):
     number : int
         The number.
     tables : tuple of int32 arrays of shape (weight classes + 1, or 1; 3; size)
-        For each cohort, the charge of each weight class, kind of row and score cell of the loss.
+        For each cohort, the charge of each weight class, kind of row and column of the loss.
         Rows of later cohorts pay nothing and do not count.
     """
 

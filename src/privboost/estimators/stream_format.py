@@ -41,6 +41,7 @@ from privboost.engine.updates import Update
 from privboost.estimators.stream_state import Cohort, RowStream
 from privboost.losses.base import UNKNOWN_LABEL, LossTable, within_steps
 from privboost.models.checks import (
+    check_loss_table,
     check_tree,
     largest,
     need,
@@ -98,7 +99,8 @@ def _cohort_dict(cohort: Cohort) -> dict[str, Any]:
     rows, units = None, None
     if cohort.rows.blocks:
         whole = join(cohort.rows.blocks)
-        held = vars(whole) | {"narrow": whole.codes.narrow, "wide": whole.codes.wide}
+        codes = {"narrow": whole.codes.narrow, "wide": whole.codes.wide}
+        held = vars(whole) | codes | {"start": whole.minus_label}
         rows = {name: held[name] for name in _ROW_ARRAYS}
     if cohort.rows.units is not None:
         names = cohort.rows.units.to_pylist()
@@ -219,7 +221,7 @@ def _read_rows(document: Any, encoder: Encoder, weighted: bool, cohort: int) -> 
     weight = _need_if(
         weighted, document["weight"], "rows.weight", np.uint16, (rows,), 0, WEIGHT_STEPS
     )
-    start = _need_if(
+    minus_label = _need_if(
         not isinstance(target, ClassTarget),
         document["start"],
         "rows.start",
@@ -228,7 +230,7 @@ def _read_rows(document: Any, encoder: Encoder, weighted: bool, cohort: int) -> 
         *FULL_RANGE,
     )
     ids = need_array(document["ids"], "rows.ids", np.uint32, (rows,))
-    whole = Rows(Codes(layout, narrow, wide), label, weight, start, ids, cohort)
+    whole = Rows(Codes(layout, narrow, wide), label, weight, minus_label, ids, cohort)
     for feature, codes in enumerate(layout.n_codes):
         fine = not rows or int(whole.column(feature).max()) < codes
         need(fine, "rows", "codes must be those of the domain")
@@ -314,7 +316,7 @@ class _State(ShardState):
 
     def start(self, loss: LossTable | None, n_outputs: int) -> None:
         need(n_outputs == self.n_outputs, "log", "scores for each class are needed")
-        self.loss = _loss(loss)
+        self.loss = _checked_loss(loss)
         self.most[:] = SCORE_STEPS
 
     def clip_labels(self, low: int, high: int) -> None:
@@ -333,7 +335,7 @@ class _State(ShardState):
         need(0 < len(tables) <= self.n_cohorts, "log.price", "a table for each cohort is needed")
         steps = WEIGHT_CLASSES + 1 if self.weighted else 1
         for table in tables:
-            need_array(table, "log.price", np.int32, (steps, 3, self.loss.size), 0)
+            need_array(table, "log.price", np.int32, (steps, *self.loss.gradient.shape), 0)
         self.prices.append(tables)
 
     def charge(self, price: int, output: int) -> None:
@@ -382,15 +384,9 @@ def check_log(
     need(covered, "log", "rows were charged for more releases than their budgets record")
 
 
-def _loss(loss: Any) -> LossTable:
+def _checked_loss(loss: Any) -> LossTable:
     place = "log.loss"
-    if not isinstance(loss, LossTable):
-        raise ModelFileError(f"{place}: a loss is needed")
-    gradient = need_array(loss.gradient, place, np.int32, (3, None))
-    size = gradient.shape[1]
-    need(size > 0, place, "an entry for each score is needed")
-    need_array(loss.hessian, place, np.int32, (3, size))
-    need_whole(loss.shift, place, 0, 31)
-    need(loss.taking_part is None, place, "all rows take part in a stream")
-    need(within_steps(loss), place, "an entry exceeds the clip")
-    return loss
+    table = check_loss_table(loss, place)
+    need(table.taking_part is None, place, "all rows take part in a stream")
+    need(within_steps(table), place, "an entry exceeds the clip")
+    return table

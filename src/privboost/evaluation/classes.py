@@ -67,7 +67,7 @@ class ClassOutcomes(Outcomes):
     def code(
         self, model: Model, codes: Codes, column: Column
     ) -> tuple[np.ndarray, list[np.ndarray]]:
-        label, _ = model.domain.target.code(column)
+        label = model.domain.target.code(column).label
         known = label != UNKNOWN_LABEL
         own = np.where(known, label, 0).astype(np.int64)
         scores = model.scores.scores(codes)

@@ -31,6 +31,7 @@ from privboost.federated.messages import (
 from privboost.federated.party_curator import PartyCurator
 from privboost.losses.base import LossTable
 from privboost.models.checks import (
+    check_loss_table,
     check_tree,
     largest,
     need,
@@ -207,12 +208,12 @@ class CommandChecker(ShardState):
     def start(self, loss: LossTable | None, n_outputs: int) -> None:
         need(n_outputs == self._n_outputs, _PLACE, "states of each output are needed")
         if loss is not None:
-            _check_loss(loss)
+            check_loss_table(loss, _PLACE)
         self._started, self._has_loss = True, loss is not None
         self._most[:] = SCORE_STEPS
 
     def use_loss(self, loss: LossTable) -> None:
-        _check_loss(loss)
+        check_loss_table(loss, _PLACE)
         self._has_loss = True
 
     def clip_labels(self, low: int, high: int) -> None:
@@ -292,18 +293,6 @@ class CommandChecker(ShardState):
             size = n_codes[first] * (1 if second == -1 else n_codes[second])
             for array in arrays:
                 need_array(array, _PLACE, np.int32, (size,))
-
-
-def _check_loss(loss: Any) -> None:
-    """Refuse a table of another shape; the curator bounds its entries."""
-    need(isinstance(loss, LossTable), _PLACE, "a loss is needed")
-    gradient = need_array(loss.gradient, _PLACE, np.int32, (3, None))
-    size = gradient.shape[1]
-    need(size > 0, _PLACE, "an entry for each score is needed")
-    need_array(loss.hessian, _PLACE, np.int32, (3, size))
-    need_whole(loss.shift, _PLACE, 0, 31)
-    if loss.taking_part is not None:
-        need_array(loss.taking_part, _PLACE, np.uint8, (3, size), 0, 1)
 
 
 def _federation_error(error: Exception) -> FederationError:

@@ -19,7 +19,11 @@ import numpy as np
 from privboost._core.grid import CLIP_STEPS, SCORE_STEPS
 
 OTHER_CLASS, OWN_CLASS, UNKNOWN = range(3)
+"""The kinds of rows for one output, each of which is also the number of its line in a table."""
+KINDS_OF_ROWS = 3
+"""The lines of a table."""
 UNKNOWN_LABEL = 255
+"""The code of a label that is missing, or not among the classes: its row is UNKNOWN."""
 
 _SIZE = 4096
 
@@ -68,7 +72,7 @@ class LossTable:
 
     @property
     def size(self) -> int:
-        """Number of score cells."""
+        """The columns of the table, each of an interval of scores."""
         return int(self.gradient.shape[1])
 
 
@@ -78,7 +82,8 @@ class Loss(ABC):
     Scores are float arrays of shape (outputs, rows); a loss of single outputs, as all are whose
     classes are one-vs-rest, works elementwise and takes any shape. The label of a class is 1 in
     the rows of the class and 0 in others; the label of a number lies in [−1, 1]. The offset is
-    added to the scores of a row.
+    added to the scores before anything is computed, such as a log exposure; it is 0 unless the
+    caller has one, and no trainer passes one.
 
     Attributes
     ----------
@@ -89,7 +94,8 @@ class Loss(ABC):
     limit : int
         Scores beyond ± this have the derivatives there; a power of two.
     curvature : float
-        Mean second derivative of a row: half the largest, since confident rows have none.
+        Half the largest second derivative (for one without, a like number): a guess of its mean
+        over rows, by which BoostedAdaSSP estimates how much noise of earlier rounds is left.
     label_clip : float
         Largest gradient at a score of 0.
     log_odds : bool
@@ -169,11 +175,11 @@ class Loss(ABC):
 
     @property
     def _width(self) -> int:
-        """Width of a score cell, in score steps; a power of two."""
+        """The width of a column, in score steps; a power of two."""
         return 2 * self.limit * SCORE_STEPS // _SIZE
 
     def _scores(self) -> np.ndarray:
-        """Return the middle of each score cell."""
+        """Return the score in the middle of each column."""
         return (np.arange(_SIZE) - _SIZE // 2 + 0.5) * self._width / SCORE_STEPS
 
     def _tabulate(self, gradient: list[np.ndarray], hessian: list[np.ndarray]) -> LossTable:

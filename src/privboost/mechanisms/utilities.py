@@ -79,9 +79,10 @@ class SplitGain:
 
     Rounding: scores are computed in float64 and rounded down to steps of 2⁻²⁰. Seven operations err
     by 2⁻⁵³ each, relatively (the sums as float64 among them), and a score is at most the number of
-    rows, below `MOST_ROWS`; so it errs by less than 2³⁸ · 2⁻⁵⁰, 256 steps, and the rounding's 1.
-    Before and after, for two candidates, that is `ROUNDING`, in each node that a unit touches; the
-    range includes it. So many rows of 2²⁴ steps fit int64 sums, and their scores int64 too.
+    rows, below `MAX_SPLIT_ROWS`; so it errs by less than 2³⁸ · 2⁻⁵⁰, 256 steps, and by 1 more in
+    rounding down. Before and after, for two candidates, that is `ROUNDING`, in each node that a
+    unit touches; the range includes it. So many rows of 2²⁴ steps fit int64 sums, and their
+    scores int64 too.
 
     Parameters
     ----------

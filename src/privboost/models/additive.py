@@ -94,6 +94,12 @@ class AdditiveScores(Scores):
         _add_effects(codes.narrow, codes.wide, slots, values, first, scores)
         return scores
 
+    def _scores_of_few(self, codes: Codes) -> np.ndarray:
+        scores = self.start[:, None]
+        for feature, values in enumerate(self.values):
+            scores = scores + values[:, codes.column(feature)]
+        return scores
+
     @cached_property
     def _packed(self) -> tuple[np.ndarray, np.ndarray]:
         """The values of all features in one array, and the bounds of each feature's part."""

@@ -20,6 +20,7 @@ from privboost.data.domain import Domain
 from privboost.data.encoding import Encoder
 from privboost.data.features import CategoricalFeature, Feature
 from privboost.data.rows import Layout
+from privboost.losses.base import KINDS_OF_ROWS, LossTable
 from privboost.reports.report import PrivacyReport
 from privboost.trees.tree import Tree
 
@@ -175,6 +176,19 @@ def read_report(payload: Any, place: str = "privacy") -> PrivacyReport:
         raise ModelFileError(f"{place}: it is not a privacy report ({error})") from None
     except (TypeError, KeyError, AttributeError):
         raise ModelFileError(f"{place}: it is not a privacy report") from None
+
+
+def check_loss_table(loss: Any, place: str) -> LossTable:
+    """Check the shape of a table, not its entries: see `losses.base.within_steps`."""
+    need(isinstance(loss, LossTable), place, "a loss is needed")
+    table: LossTable = loss
+    gradient = need_array(table.gradient, place, np.int32, (KINDS_OF_ROWS, None))
+    need(table.size > 0, place, "an entry for each score is needed")
+    need_array(table.hessian, place, np.int32, gradient.shape)
+    need_whole(table.shift, place, 0, 31)
+    if table.taking_part is not None:
+        need_array(table.taking_part, place, np.uint8, gradient.shape, 0, 1)
+    return table
 
 
 def check_tree(tree: Any, layout: Layout) -> None:

@@ -29,6 +29,7 @@ from privboost.models.parts import JointTable, ScoreParts
 from privboost.models.scores import MORE_NOISE, ModelView, add_noise, make_read_only
 from privboost.models.trees import TreeScores
 from privboost.trees.cell_map import CellMap
+from privboost.trees.tree import find_leaves
 
 _MOST_CELLS = 2**16
 """The largest number of cells of a pair."""
@@ -191,6 +192,15 @@ class InteractionScores(AdditiveScores):
         scores = super().scores(codes)
         add_pairs(self.pairs, codes, scores)
         scores += self.trees.scores(codes)
+        return scores
+
+    def _scores_of_few(self, codes: Codes) -> np.ndarray:
+        scores = super()._scores_of_few(codes)
+        for pair in self.pairs:
+            own = zip(pair.features, pair.cell_of, strict=True)
+            scores[pair.output] += pair.values[tuple(cells[codes.column(f)] for f, cells in own)]
+        for tree, values in self.trees.trees():
+            scores += values[:, find_leaves(codes, tree)]
         return scores
 
     def _add_variances(self, codes: Codes, total: np.ndarray) -> None:

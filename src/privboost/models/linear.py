@@ -479,9 +479,9 @@ def loss_curve(model: ModelView, X: Any, y: Any) -> np.ndarray:
     table, roles = open_source(replace(model.domain, unit=None), X, y, None)
     total, rows = np.zeros(0 if scores.stages is None else len(scores.stages)), 0
     for batch in table.batches([*model.domain.feature_names, roles.target], BLOCK_ROWS):
-        label, start = target.code(batch[roles.target])
+        label, minus_label = target.code(batch[roles.target])
         known = label != UNKNOWN_LABEL
-        state = 0 if start is None else initial_states(start[known], model.span)
+        state = 0 if minus_label is None else initial_states(minus_label[known], model.span)
         stages = scores.staged_scores(model.encoder.code(batch))
         states = np.stack([stage[:, known] + state for stage in stages]) / SCORE_STEPS
         total += _total_losses(loss, label[known], states)

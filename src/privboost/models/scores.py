@@ -197,7 +197,11 @@ class Scores(DeclaredState, ABC):
         except AttributeError:
             return np.zeros((self.n_outputs, 0), dtype=np.int32)
         layout = Layout(tuple(map(len, probabilities)))
-        return self.scores(Codes.of(layout, draw_rows(probabilities)[0]))
+        return self._scores_of_few(Codes.of(layout, draw_rows(probabilities)[0]))
+
+    def _scores_of_few(self, codes: Codes) -> np.ndarray:
+        """Return the scores of a few rows, if possible without kernels that a fit does not need."""
+        return self.scores(codes)
 
     @abstractmethod
     def parts(self) -> ScoreParts:

@@ -58,12 +58,12 @@ def _mark_interval(context, builder, signature, arguments, more):
     codes = _pointer(context, builder, kinds[0], arguments[0], arguments[1], code)
     begin, length = (_repeated(builder, each, many) for each in arguments[2:4])
     split_bits = _pointer(context, builder, kinds[4], arguments[4], arguments[5], _WORD)
-    for number in range(WORDS):
-        own = builder.gep(codes, [_WORD(64 * number)])
+    with cgutils.for_range(builder, _WORD(WORDS)) as loop:
+        own = builder.gep(codes, [builder.mul(loop.index, _WORD(64))])
         seen = builder.load(builder.bitcast(own, many.as_pointer()), align=1)
         # Codes before the interval wrap around, and are large.
         within = builder.icmp_unsigned("<", builder.sub(seen, begin), length)
-        word, place = builder.bitcast(within, _WORD), builder.gep(split_bits, [_WORD(number)])
+        word, place = builder.bitcast(within, _WORD), builder.gep(split_bits, [loop.index])
         builder.store(builder.or_(builder.load(place), word) if more else word, place)
     return context.get_dummy_value()
 
@@ -265,19 +265,17 @@ def start_at_root(nodes):
 
 
 @inlined
-def route_by_intervals(narrow, wide, slots, intervals, node):
+def route_by_intervals(narrow, wide, slots, levels, first, begin, length, node):
     """Route at least `FEWEST_ROWS` rows from the root down the levels that have intervals.
 
     The node of each row, numbered within its level, is written to `node`.
     """
-    levels, first, begin, length = intervals
-    thin, broad = narrow.reshape(-1), wide.reshape(-1)
     rows, stride, nodes = np.uint64(node.size), np.uint64(STRIDE), (1 << levels) - 1
     split_bits, by_level = np.empty(WORDS * nodes, np.uint64), np.empty(WORDS * levels, np.uint64)
     at_node, split_of = start_at_root(nodes), np.arange(nodes).astype(np.uint16)
     for start in range(np.uint64(0), rows, stride):
         place = start if start + stride <= rows else rows - stride  # some rows are routed twice
-        mark_splits(thin, broad, rows, place, slots, first, begin, length, nodes, split_bits)
+        mark_splits(narrow, wide, rows, place, slots, first, begin, length, nodes, split_bits)
         route_stride(split_bits, split_of, np.uint64(0), levels, at_node, by_level)
         write_nodes(by_level, np.uint64(levels), node, place)
 
@@ -287,14 +285,12 @@ LANES = 4
 
 
 @inlined
-def route_level(narrow, wide, slots, goes_right, node):
+def route_level(narrow, wide, n_narrow, slots, goes_right, node):
     """Move each row from its node of one level to a child: node ← 2·node + (0 left, 1 right).
 
     `goes_right`, of shape (nodes, codes), tells for each node and code whether the row goes right.
     """
-    rows, n_narrow = np.uint64(node.size), np.uint64(narrow.shape[0])
-    stride = np.uint64(goes_right.shape[1])
-    split_bits, thin, broad = goes_right.reshape(-1), narrow.reshape(-1), wide.reshape(-1)
+    rows, n_narrow = np.uint64(node.size), np.uint64(n_narrow)
     some_wide = False
     start = np.empty(slots.size, dtype=np.uint64)
     for k in range(slots.size):
@@ -303,34 +299,37 @@ def route_level(narrow, wide, slots, goes_right, node):
     if not some_wide:
         for i in range(rows):
             at = np.uint64(node[i])
-            node[i] = at + at + np.uint64(split_bits[at * stride + np.uint64(thin[start[at] + i])])
+            node[i] = at + at + np.uint64(goes_right[at, np.uint64(narrow[start[at] + i])])
         return
     for i in range(rows):
         at = np.uint64(node[i])
         if slots[at] < n_narrow:
-            code = np.uint64(thin[start[at] + i])
+            code = np.uint64(narrow[start[at] + i])
         else:
-            code = np.uint64(broad[start[at] - n_narrow * rows + i])
-        node[i] = at + at + np.uint64(split_bits[at * stride + code])
+            code = np.uint64(wide[start[at] - n_narrow * rows + i])
+        node[i] = at + at + np.uint64(goes_right[at, code])
 
 
 @compiled
-def route_rows(narrow, wide, slots, goes_right, intervals, depth, node):
+def route_rows(
+    narrow, wide, n_narrow, slots, goes_right, levels, first, begin, length, depth, node
+):
     """Move each row from its node at a depth, numbered within its level, down to its leaf.
 
-    The tree is `slots` and `goes_right`, see `route_level`, and `intervals`, a `CodeIntervals`. At
-    depth 0 the nodes are not read.
+    Codes lie column after column; `n_narrow` columns have one byte. The tree is `slots` and
+    `goes_right`, see `route_level`, and the parts of a `CodeIntervals`, not as one: each kind of
+    tuple would be compiled for itself. At depth 0 the nodes are not read.
     """
-    if depth == 0 and intervals[0] > 0 and node.size >= FEWEST_ROWS:
-        route_by_intervals(narrow, wide, slots, intervals, node)
-        depth = intervals[0]
+    if depth == 0 and levels > 0 and node.size >= FEWEST_ROWS:
+        route_by_intervals(narrow, wide, slots, levels, first, begin, length, node)
+        depth = levels
     elif depth == 0:
         node[:] = 0
-    first = (1 << depth) - 1
-    while first < slots.size:
-        last = 2 * first + 1
-        route_level(narrow, wide, slots[first:last], goes_right[first:last], node)
-        first = last
+    top = (1 << depth) - 1
+    while top < slots.size:
+        last = 2 * top + 1
+        route_level(narrow, wide, n_narrow, slots[top:last], goes_right[top:last], node)
+        top = last
 
 
 @compiled

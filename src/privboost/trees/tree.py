@@ -149,6 +149,8 @@ def stump() -> Tree:
 def find_leaves(codes: Codes, tree: Tree) -> np.ndarray:
     """Return the leaf of each row in a tree: uint16."""
     leaf = np.empty(len(codes), dtype=np.uint16)
-    slots = codes.layout.slot_array[tree.feature]
-    kernels.route_rows(codes.narrow, codes.wide, slots, tree.goes_right, tree.intervals, 0, leaf)
+    slots, columns = codes.layout.slot_array[tree.feature], (codes.narrow, codes.wide)
+    narrow, wide = (own.reshape(-1) for own in columns)
+    how = (len(codes.narrow), slots, tree.goes_right, *tree.intervals)
+    kernels.route_rows(narrow, wide, *how, 0, leaf)
     return leaf

@@ -1,7 +1,7 @@
 // Start, charges and samples of rows, and cells of their states.
 
 struct StartTask {
-  u64 start, state;  // int32 of rows; no start: 0
+  u64 minus_label, state;  // int32 of rows; no numeric labels: 0
   i64 middle, half, steps;
   u32 n;
 };
@@ -12,7 +12,7 @@ extern "C" __global__ void __launch_bounds__(1024) begin_states(const StartTask*
   u64 stride = (u64)blockDim.x * gridDim.x;
   for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < task->n; i += stride) {
     i64 below = 0;
-    if (task->start) below = min(max(((const int*)task->start)[i] + task->middle, -task->half), task->half);
+    if (task->minus_label) below = min(max(((const int*)task->minus_label)[i] + task->middle, -task->half), task->half);
     i64 steps = (below < 0 ? -below : below) * task->steps / task->half;
     state[i] = (int)(below < 0 ? -steps : steps);
   }

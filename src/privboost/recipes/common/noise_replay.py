@@ -169,7 +169,7 @@ class NoiseReplay:
 
     def _measure_tree(self, fitted: FittedTree, codes: Codes) -> tuple[np.ndarray, np.ndarray]:
         """Return the leaf of each drawn row, and the noise of a measurement of a tree."""
-        leaf = find_leaves(codes, fitted.tree)
+        leaf = find_leaves(codes, fitted.tree).astype(np.int64)  # as bins: one type for kernels
         values = fitted.published / SCORE_STEPS
         measured = self._noise(fitted.noise.gradient, fitted.noise.hessian * values, len(values))
         weight, _ = weight_and_precision(fitted.mass, fitted.noise)

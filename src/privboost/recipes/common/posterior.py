@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -59,12 +60,24 @@ class Prior:
     @classmethod
     def of(cls, precision: np.ndarray, first: np.ndarray, learned: np.ndarray) -> Prior:
         """Return the prior of a precision, which nobody can change any more."""
-        none = np.zeros_like(precision)
-        inverse = posterior_kernels.root_of(none, precision, none[0], first, 1.0)[-1]
+        inverse = _root_of_precision(precision, first)[-1]
         parts = precision, 1 / inverse, first, learned
         for part in parts:
             part.flags.writeable = False
         return cls(*parts)
+
+
+def _root_of_precision(precision: np.ndarray, first: np.ndarray) -> tuple[Any, ...]:
+    """Return the factor of a precision alone, whose array is made read-only.
+
+    All precisions are: kernels would be compiled once more for others.
+    """
+    least = np.zeros(len(precision))
+    precision.flags.writeable = least.flags.writeable = False
+    root: tuple[Any, ...] = posterior_kernels.root_of(
+        np.zeros_like(precision), precision, least, first, 1.0
+    )
+    return root
 
 
 def prior_of(ordered: int, learned: np.ndarray) -> Prior:
@@ -88,32 +101,20 @@ def grid_prior(side: int) -> Prior:
     """Return the prior of a pair's cells: neighbours along both sides are correlated."""
     covariance = _grid_covariance(posterior_kernels.walk_basis(side, _PAIR_RIDGE, _PAIR_ROUGH))
     cells = len(covariance)
-    first, none = np.zeros(cells, dtype=np.int64), np.zeros((cells, cells))
-    precision = np.eye(cells)
-    posterior_kernels.solve(
-        *posterior_kernels.root_of(none, covariance, none[0], first, 1.0), precision
-    )
+    first, precision = np.zeros(cells, dtype=np.int64), np.eye(cells)
+    posterior_kernels.solve(*_root_of_precision(covariance, first), precision)
     return Prior.of(precision, first, np.ones(cells, dtype=np.bool_))
 
 
-@compiled
-def _grid_covariance(walk):  # type: ignore[no-untyped-def]
-    """Return the covariance of all cells of two sides."""
-    side = walk.shape[0]
-    line = np.zeros((side, side))
-    for i in range(side):
-        for j in range(side):
-            for k in range(side):
-                line[i, j] += walk[i, k] * walk[j, k]
-    size = 0.0
-    for i in range(side):
-        size += line[i, i] / side
-    cells = np.empty((side * side, side * side))
-    for i in range(side * side):
-        for j in range(side * side):
-            own = line[i // side, j // side] / size * (line[i % side, j % side] / size)
-            cells[i, j] = own + (_PAIR_OWN if i == j else 0.0)
-    return cells
+def _grid_covariance(walk: np.ndarray) -> np.ndarray:
+    """Return the covariance of all cells of two sides; sums in one order, not that of a library."""
+    line, size = np.zeros_like(walk), 0.0
+    for own in walk.T:
+        line += own[:, None] * own
+    for own in np.diagonal(line):
+        size += own / len(line)
+    covariance: np.ndarray = np.kron(line / size, line / size) + _PAIR_OWN * np.eye(walk.size)
+    return covariance
 
 
 VARIANCES = 10.0 ** np.linspace(-4.5, 0.7, 11)
@@ -436,7 +437,7 @@ def _weigh(found, precision, variances, belief, values, weights):  # type: ignor
             own_sure[node] = both
             own_mean[node] = (first * own_mean[left] + second * own_mean[right]) / both
             evidence[t] += 0.5 * (
-                math.log(first * second / both) - first * second / both * apart**2
+                math.log(first * second / both) - first * second / both * (apart * apart)
             )
         evidence[t] += 0.5 * (math.log(own_sure[0]) - own_sure[0] * own_mean[0] ** 2)
     soften(evidence, belief, weights)

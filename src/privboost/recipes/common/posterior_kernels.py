@@ -1,4 +1,4 @@
-"""The algebra of Gaussian posteriors: symmetric matrices, in one fixed order of additions.
+"""The algebra of Gaussian posteriors and of noise that runs through them.
 
 No library of linear algebra is used: their last bits differ between processors, and a seeded model
 is the same everywhere. A measurement couples the bins of a cell, and a random walk couples
@@ -17,8 +17,7 @@ import numpy as np
 from privboost._core.compilation import compiled, inlined
 
 
-@compiled
-def walk_basis(ordered, ridge, rough):
+def walk_basis(ordered: int, ridge: float, rough: float) -> np.ndarray:
     """Return C with C·Cᵀ = (ridge·I + rough·DᵀD)⁻¹, where D takes differences of neighbours."""
     low = np.empty(ordered)
     below = np.zeros(ordered)
@@ -159,7 +158,9 @@ def weigh_variances(info, pull, prior, least, first, variances, belief, evidence
         for k in range(first[i], i):
             for t in range(count):
                 own[t] -= lower[start[i] + k, t] * mean[k, t]
-    mean *= inverse
+    for i in range(size):
+        for t in range(count):
+            mean[i, t] *= inverse[i, t]
     for i in range(size - 1, -1, -1):
         own = mean[i]
         for k in range(first[i], i):

@@ -1,0 +1,68 @@
+"""Look-ups: how the kernels of a CPU shard read what a row adds off the table of a loss.
+
+An entry is at the line of the row's kind and the column of its score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from privboost.losses.base import OTHER_CLASS, OWN_CLASS, UNKNOWN, UNKNOWN_LABEL, LossTable
+
+LookUp = tuple[np.ndarray, np.ndarray, int, np.int32]
+"""The first entry of each label's line (uint32), the table of packed pairs of statistics (int64,
+of length lines · size), the entries of a line, and the bits by which scores are shifted right to
+give the column."""
+
+
+class Statistics(NamedTuple):
+    """What rows add to sums, as kernels read it.
+
+    Attributes
+    ----------
+    look_up : LookUp
+        The table of their statistics.
+    state_at : int64 array
+        The address of each block's scores.
+    active_at : int64 array or None
+        The address of each block's mask of rows that count; None for all rows.
+    sampled : callable or None
+        For a sample, in place of `active_at`: from a range of blocks to an iterator over shorter
+        ranges and the addresses of their masks.
+    """
+
+    look_up: LookUp
+    state_at: np.ndarray
+    active_at: np.ndarray | None
+    sampled: Callable[[int, int], Iterable[tuple[int, int, np.ndarray]]] | None
+
+
+def packed_table(loss: LossTable, statistics: tuple[str, ...]) -> np.ndarray:
+    """Pack two statistics into one int64 table: (first << 32) + second; one alone is second."""
+    tables = [loss.statistic(name).astype(np.int64) for name in statistics]
+    first, second = tables if len(tables) == 2 else (np.zeros_like(tables[0]), tables[0])
+    return ((first << 32) + second).reshape(-1)
+
+
+@lru_cache(maxsize=1024)
+def kind_of_label(output: int, n_outputs: int) -> np.ndarray:
+    """Return the kind of row that each label means for one output (uint32).
+
+    With one output, class 1 is its own class (and a regression has label 0 only); with several,
+    each output has the class of its number.
+    """
+    own = 1 if n_outputs == 1 else output
+    kinds = np.full(256, OTHER_CLASS, dtype=np.uint32)
+    kinds[own] = OWN_CLASS
+    kinds[UNKNOWN_LABEL] = UNKNOWN
+    return kinds
+
+
+@lru_cache(maxsize=1024)
+def first_entry_of_label(output: int, n_outputs: int, size: int) -> np.ndarray:
+    """Return the index of the first entry of each label's line, in lines of a size (uint32)."""
+    return kind_of_label(output, n_outputs) * np.uint32(size)
