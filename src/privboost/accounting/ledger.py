@@ -17,7 +17,7 @@ from privboost.accounting.accountants import Accountant
 from privboost.accounting.events import Event, Planned
 from privboost.accounting.grid_slack import EXCHANGE_ROOM, grid_allowed, grid_size
 from privboost.accounting.individual_budgets import IndividualBudget
-from privboost.accounting.noisy_sums import GaussianRelease
+from privboost.accounting.noisy_sums import GaussianRelease, ParallelRelease
 
 
 class PendingCharge(Protocol):
@@ -145,6 +145,7 @@ class Ledger:
         self, entry: str, others: Sequence[Planned], plan: Sequence[Planned], **details: str
     ) -> None:
         """Reserve a plan in addition to others, once the account and the file have the entry."""
+        _check_parallel(plan)
         together = [*others, *plan]
         cost = self.check(together)
         content = {"epsilon": cost, "delta": self.delta, **details, "plan": _plan_dicts(plan)}
@@ -193,6 +194,12 @@ class Ledger:
         self._spent[event] += 1
         if isinstance(event, IndividualBudget):
             self._open[event] = 0
+
+    def check_unspent(self, event: Event) -> None:
+        """Refuse an event that is not reserved, or that was charged or exchanged already."""
+        counts = [planned.count for planned in self._reserved if planned.event == event]
+        if not counts or self._left[event] != sum(counts) or event in self._spent:
+            raise BudgetError(f"not reserved, or spent already: {event.what}")
 
     def adopt(self, budget: IndividualBudget, used: int) -> None:
         """Continue a budget that an earlier ledger has charged and partly used."""
@@ -253,6 +260,20 @@ class Ledger:
 def _mu_squared(plan: Sequence[Planned]) -> float:
     """Return Σμ² of Gaussian events."""
     return math.fsum(planned.count * (planned.event.mu or 0.0) ** 2 for planned in plan)
+
+
+def _check_parallel(plan: Sequence[Planned]) -> None:
+    """Refuse parallel releases beside a release that the plan does not have, or of too large parts.
+
+    One release beside them is enough: what a plan makes more often covers more.
+    """
+    parts: Counter[Event] = Counter()
+    for planned in plan:
+        if isinstance(planned.event, ParallelRelease):
+            parts[planned.event.beside] += planned.count * planned.event.part
+    for beside, part in parts.items():
+        if not part <= 1 or not any(p.event == beside and p.count for p in plan):
+            raise BudgetError(f"the plan does not cover what is parallel to it: {beside.what}")
 
 
 _FIRST = b'{"entry"'

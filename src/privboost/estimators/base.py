@@ -60,6 +60,7 @@ from privboost.models.findings import find_defects, warn_of_defects
 from privboost.models.model import Model, save_model
 from privboost.randomness.keystream import KeyStream
 from privboost.recipes import ESTIMATORS
+from privboost.recipes.common.intervals import put_units_aside, release_residuals
 from privboost.recipes.common.plan import Budget, PublicRows, within_account
 from privboost.recipes.common.target_range import find_target_range
 
@@ -173,11 +174,13 @@ class PrivateEstimator(BaseEstimator, ABC):
         try:
             curator = run.curator(backend)
             target_range = find_target_range(curator, run.plan)
+            put_units_aside(curator, run.plan)
             public_choices = run.public_choices()
             scores = self._boost(curator, run.plan, public_choices, rounds_bar(bool(self.verbose)))
+            residuals = release_residuals(curator, run.plan, target_range)
         finally:
             backend.close()
-        return Model(run.plan.encoder, scores, run.report(), target_range)
+        return Model(run.plan.encoder, scores, run.report(), target_range, residuals)
 
     def _keep(self, model: Model) -> None:
         self.model_ = model

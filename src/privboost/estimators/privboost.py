@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from privboost.data.domain import Domain
 from privboost.data.encoding import Encoder
 from privboost.data.features import NumericFeature
@@ -92,7 +94,7 @@ class PrivBoostClassifier(PrivBoostEstimator, LogisticClassifier):
 
 @documented
 class PrivBoostRegressor(PrivBoostEstimator, PrivateRegressor):
-    """A differentially private boosted regressor.
+    """A differentially private boosted regressor, with prediction intervals on request.
 
     Examples
     --------
@@ -106,3 +108,23 @@ class PrivBoostRegressor(PrivBoostEstimator, PrivateRegressor):
     >>> bool(abs(model.predict([[0.5]])[0] - 0.25) < 0.2)
     True
     """
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
+        """Predict an interval for the number of each row. Costs no privacy.
+
+        Needs a `conformal_fraction` above 0. See `Model.predict_interval`.
+
+        Parameters
+        ----------
+        X : data frame, array, or path of a file
+            The rows.
+        coverage : float
+            The fraction of rows whose number the interval should contain.
+
+        Returns
+        -------
+        float64 array of shape (rows, 2)
+            The lower and the upper end.
+        """
+        ends: np.ndarray = self._fitted().predict_interval(X, coverage, self.n_jobs)
+        return ends

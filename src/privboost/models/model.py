@@ -18,6 +18,7 @@ import pyarrow as pa
 from scipy.special import expit, log_expit, softmax
 
 from privboost._core import codec
+from privboost._core.checks import check_share
 from privboost._core.errors import DomainError, ModelFileError
 from privboost._core.files import UNREADABLE, FileKind, write_file
 from privboost._core.grid import FULL_RANGE, SCORE_STEPS
@@ -43,6 +44,7 @@ from privboost.models.checks import (
 from privboost.models.explain import explain_model, explain_rows
 from privboost.models.findings import find
 from privboost.models.interactions import InteractionScores
+from privboost.models.intervals import Residuals
 from privboost.models.linear import LinearScores
 from privboost.models.scores import NO_ERRORS, Scores
 from privboost.models.trees import MarginScores, TreeScores
@@ -94,12 +96,15 @@ class Model(DeclaredState):
     span : (int, int)
         The clipping range of a numeric target in `grid.LABEL_STEPS`, to which scores of −1 and 1
         correspond; by default its bounds.
+    residuals : Residuals, optional
+        The released histogram of residuals, which prediction intervals follow from.
     """
 
     encoder: Encoder
     scores: Scores
     privacy: PrivacyReport
     span: tuple[int, int] = FULL_RANGE
+    residuals: Residuals | None = None
 
     def __repr__(self) -> str:
         features, target = len(self.domain.features), self.domain.target.name
@@ -260,6 +265,84 @@ class Model(DeclaredState):
         scores, errors = self.decision_function(data, return_std=True, n_jobs=n_jobs)
         numbers = self.prediction_of(scores)
         return numbers, errors * self.middle_and_half[1] * self.domain.target.slope(numbers)
+
+    @accepts_remote_frames
+    def predict_interval(
+        self, data: Any, coverage: float = 0.9, n_jobs: int | None = None
+    ) -> np.ndarray:
+        """Return an interval for the number of each row, within the target's declared bounds.
+
+        Intervals come from split conformal prediction on the units that training put aside. For a
+        new unit, drawn like those of training, the interval contains the number with a probability
+        of at least 0.9 · `coverage`, whatever the model and the distribution are, and in general of
+        about `coverage`: noise hides a too short interval in at most one fit of ten. Numbers beyond
+        the declared bounds count as the nearer of the two.
+
+        Parameters
+        ----------
+        data : data frame, array, or path of a file
+            The rows.
+        coverage : float
+            The fraction of rows whose number the interval should contain, strictly between 0 and 1.
+        n_jobs : int, optional
+            The number of threads, as in every estimator.
+
+        Returns
+        -------
+        float64 array of shape (rows, 2)
+            The lower and the upper end. They are the declared bounds where too few units were put
+            aside for so large a coverage and so much noise.
+
+        Raises
+        ------
+        AttributeError
+            Where no units were put aside: `conformal_fraction` was 0.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from privboost import PrivBoostRegressor
+        >>> domain = {"version": 1,
+        ...           "features": {"x": {"kind": "numeric", "bounds": [0, 1]}},
+        ...           "target": {"name": "y", "bounds": [0, 1]}}
+        >>> x = np.linspace(0, 1, 10_000)
+        >>> reg = PrivBoostRegressor(3.0, 1e-6, domain, conformal_fraction=0.2)
+        >>> ends = reg.fit(x[:, None], x**2).predict_interval([[0.5]], coverage=0.9)
+        >>> ends.shape
+        (1, 2)
+        >>> bool(ends[0, 0] <= 0.25 <= ends[0, 1])
+        True
+        """
+        half = self.interval_half_width(coverage)
+        scores = self.decision_function(data, n_jobs=n_jobs)
+        return np.stack([self._clipped_to_target(scores + end) for end in (-half, half)], axis=1)
+
+    def interval_half_width(self, coverage: float = 0.9) -> float:
+        """Return half the width of prediction intervals in scores; infinite for the bounds.
+
+        The interval of a row with the score s (`decision_function`) goes from s − h to s + h; on
+        the target's declared scale that is `middle_and_half[1]` times as wide.
+
+        Parameters
+        ----------
+        coverage : float
+            As in `predict_interval`.
+        """
+        if self.residuals is None:
+            raise AttributeError(
+                "predict_interval: no units were put aside for intervals; only a regressor with a "
+                "conformal_fraction above 0 has them"
+            )
+        return self.residuals.half_width(check_share("coverage", coverage))
+
+    def _clipped_to_target(self, scores: np.ndarray) -> np.ndarray:
+        """Return the numbers of scores, within the target's declared bounds."""
+        target = self.domain.target
+        assert not isinstance(target, ClassTarget)
+        middle, half = self.middle_and_half
+        own = np.clip(middle + half * scores, *target.scaled_bounds)
+        numbers: np.ndarray = np.clip(target.from_scale(own), *target.bounds)
+        return numbers
 
     def staged_predict(self, data: Any) -> Iterator[np.ndarray]:
         """Yield predictions after each update of training."""
@@ -552,6 +635,8 @@ def model_bytes(model: Model) -> bytes:
     }
     if model.span != FULL_RANGE:
         payload["span"] = list(model.span)
+    if model.residuals is not None:
+        payload["residuals"] = model.residuals.to_payload()
     return MODEL_FILE.seal(codec.dump(payload, _MAGIC))
 
 
@@ -606,7 +691,7 @@ def read_model(data: bytes | memoryview, path: str) -> Model:
 
 def _read(payload: Any) -> Model:
     payload = dict(payload)
-    span = payload.pop("span", None)
+    span, residuals = payload.pop("span", None), payload.pop("residuals", None)
     payload = need_keys(payload, "file", {"kind", "domain", "edges", "scores", "privacy"})
     encoder = read_encoder(payload["domain"], payload["edges"])
     target = encoder.domain.target
@@ -615,7 +700,21 @@ def _read(payload: Any) -> Model:
     fits = isinstance(target, ClassTarget) or not _KINDS[kind].needs_classes
     need(fits, "kind", f"{kind} need classes")
     scores = _KINDS[kind].from_payload(payload["scores"], encoder.layout, target.n_outputs)
-    return Model(encoder, scores, read_report(payload["privacy"]), _read_span(span, target))
+    return Model(
+        encoder,
+        scores,
+        read_report(payload["privacy"]),
+        _read_span(span, target),
+        _read_residuals(residuals, target),
+    )
+
+
+def _read_residuals(value: Any, target: Target) -> Residuals | None:
+    """Return the residuals of a numeric target; most files have none."""
+    if value is None:
+        return None
+    need(not isinstance(target, ClassTarget), "residuals", "classes have none")
+    return Residuals.from_payload(value)
 
 
 def _read_span(value: Any, target: Target) -> tuple[int, int]:

@@ -40,6 +40,7 @@ from privboost.recipes.common.initial_score import (
     release_initial_scores,
 )
 from privboost.recipes.common.interactions import Interactions
+from privboost.recipes.common.intervals import plan_intervals
 from privboost.recipes.common.noise_replay import NoiseReplay
 from privboost.recipes.common.parameters import (
     FLAG,
@@ -48,6 +49,7 @@ from privboost.recipes.common.parameters import (
     Parameters,
     count,
     parameter,
+    part,
     share,
     size,
 )
@@ -138,6 +140,8 @@ def _check_monotone(name: str, value: Any) -> tuple[tuple[str, int], ...]:
 class PrivBoostParameters(Parameters):
     """Parameters of PrivBoost."""
 
+    _apart = ("conformal_fraction",)
+
     n_estimators: int = parameter(
         None,
         count(),
@@ -184,6 +188,13 @@ class PrivBoostParameters(Parameters):
         by_task=(0.04, 0.0),
     )
     span_share: float = parameter(None, *SPAN_SHARE, by_task=(0.0, 0.05))
+    conformal_fraction: float = parameter(
+        0.0,
+        part(or_else=0),
+        "Fraction of the protected units put aside for `predict_interval`: chosen at random, they "
+        "train nothing, and the residuals of the model on them are counted. It costs no budget.",
+        tasks=("number",),
+    )
     at_once: int = parameter(
         1,
         count(),
@@ -506,7 +517,10 @@ class PrivBoostPlan(Plan):
     @property
     def parameters(self) -> dict[str, Any]:
         """Parameters for reports."""
-        return {"loss": self.task.loss, **self.settings.chosen()}
+        chosen = {"loss": self.task.loss, **self.settings.chosen()}
+        if self.conformal_fraction:
+            chosen["conformal_fraction"] = self.conformal_fraction
+        return chosen
 
 
 def plan_privboost(
@@ -548,10 +562,9 @@ def plan_privboost(
             ("calibration_release", Planned(scores, outputs), last),
         ]
     )
-    plan = PrivBoostPlan(
-        **made.fields_with("init_release", "reserved_release", "calibration_release"),
-        settings=settings,
-    )
+    fields = made.fields_with("init_release", "reserved_release", "calibration_release")
+    fields |= plan_intervals(made, "reserved_release", settings.conformal_fraction)
+    plan = PrivBoostPlan(**fields, settings=settings)
     plan.check_measurements()
     return plan
 
