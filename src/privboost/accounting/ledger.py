@@ -267,12 +267,19 @@ def _check_parallel(plan: Sequence[Planned]) -> None:
 
     One release beside them is enough: what a plan makes more often covers more.
     """
-    parts: Counter[Event] = Counter()
-    for planned in plan:
-        if isinstance(planned.event, ParallelRelease):
-            parts[planned.event.beside] += planned.count * planned.event.part
-    for beside, part in parts.items():
-        if not part <= 1 or not any(p.event == beside and p.count for p in plan):
+    parallel = [
+        (planned.event, planned.count)
+        for planned in plan
+        if isinstance(planned.event, ParallelRelease)
+    ]
+    for beside in {event.beside for event, _ in parallel}:
+        own = [(event, count) for event, count in parallel if event.beside == beside]
+        covered = (
+            math.fsum(count * event.part for event, count in own) <= 1
+            and sum(count * event.touched for event, count in own) <= beside.touched
+            and any(planned.event == beside and planned.count for planned in plan)
+        )
+        if not covered:
             raise BudgetError(f"the plan does not cover what is parallel to it: {beside.what}")
 
 

@@ -235,7 +235,7 @@ class ParallelRelease(GaussianRelease):
         put aside.
     part : float
         Part of the μ² of `beside` that this release has at most. All parallel releases beside one
-        release have at most all of it.
+        release have at most all of it, and touch at most as many coordinates: ledgers check that.
     """
 
     kind: ClassVar[str] = "gaussian, parallel"
@@ -255,7 +255,6 @@ class ParallelRelease(GaussianRelease):
             and self.relation == self.beside.relation == Relation.ADD_REMOVE
             and self.rows == 1
             and self.beside.noise <= self.noise * math.sqrt(self.part)
-            and self.touched <= self.part * self.beside.touched
             and self.touched * whole**2 <= self.part * self.beside.touched * own**2
         )
         if not covered:
