@@ -22,16 +22,16 @@ from privboost.mechanisms.curator import Curator
 from privboost.models.intervals import Residuals
 from privboost.recipes.common.plan import Plan, PlannedReleases, PublicRows
 
-_ROUGH_PART = 0.2
+_ROUGH_PART = 0.1
 """Part of the first histogram in what both may spend (of μ²)."""
 
-_FINEST = 2.0**-12
+_FINEST = 2.0**-9
 """Smallest residual that the first histogram tells from 0, in halves of the clipping range."""
 
-_PER_DOUBLING = 2
+_PER_DOUBLING = 1
 """Cells of the first histogram for each doubling of the residual."""
 
-_RESOLUTION = 2.0
+_RESOLUTION = 1.28
 """Width of a cell of the second histogram, in shares of the units: it grows with this factor.
 
 The cell beyond which a share a of the units lies has the width (factor · √a · σ/n)^(2/3): the noise
@@ -40,7 +40,7 @@ of all cells beyond is then about as large as a cell."""
 _NARROWEST, _WIDEST = 0.004, 0.1
 """Least and largest share of the units in a cell of the second histogram, as far as is known."""
 
-_LEAST_SHARE = 0.02
+_LEAST_SHARE = 0.05
 """Share beyond a cell, at least, for its width."""
 
 
