@@ -123,7 +123,9 @@ PRODUCTS = {"bins": 6, "products": [("age", "job")]}
 RIDGES = {"ratio": (1, 1, 1), "norm_bound": 0.8}
 SAMPLED = {"subsample": 0.3}
 HESSIANS = {"candidates": "hessian", "candidate_rounds": 2}
+INTERVALS = {"conformal_fraction": 0.3}
 OWN = [
+    Fit("PrivBoostRegressor, intervals", "privboost", NUMBER, True, INTERVALS),
     *(RANDOM_TREES[f"sbdt {k}, {[*TARGETS][k % 3]}"] for k in range(len(TREES))),
     Fit("DPXGBClassifier 0", "dpxgb", CLASSES, False, HESSIANS),
     Fit("DPXGBClassifier 1", "dpxgb", THREE, True, {"features": 3, "greedy_depth": 2}),

@@ -94,7 +94,8 @@ def moved(name, curator, arguments, answers):
         return sum(spread) / utility.range(curator._contribution) / event.noise
     if name == "least_eigenvalue":
         answers, name = [np.linalg.eigvalsh(sums.astype(float))[0] for sums in answers], "linear"
-    measure = {"gaussian": gaussian, "linear": gaussian, "laplace": laplace, "gram": gram}[name]
+    kinds = {"laplace": laplace, "gram": gram}
+    measure = kinds.get(name, gaussian)
     return measure(curator, (answers[0] - answers[1]).astype(float), event)
 
 
@@ -192,6 +193,7 @@ CASES = [
     (PrivBoostRegressor, NUMBER, 1, False, {"epsilon": 3e3, "at_once": 99, "n_estimators": 12}),
     (PrivBoostClassifier, THREE, 2, True, {"delta": 0.0, "at_once": 4, "n_estimators": 8}),
     (PrivBoostRegressor, WIDE, 3, False, {"delta": 0.0, "n_estimators": 4}),
+    (PrivBoostRegressor, WIDE, 1, True, {"conformal_fraction": 0.5, "n_estimators": 8}),
 ]
 
 

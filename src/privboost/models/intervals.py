@@ -14,8 +14,8 @@ from privboost._core.pickling import DeclaredState
 from privboost.data.rows import LARGEST_RESIDUAL
 from privboost.models.checks import need, need_array, need_finite, need_keys, need_number
 
-NOISE_PROBABILITY = 0.1
-"""Probability with which noise hides that an interval is too short, at most."""
+NOISE_PROBABILITY = 0.2
+"""Largest probability that noise makes intervals shorter than those without noise."""
 
 _MOST_CELLS = 2**16
 

@@ -274,9 +274,9 @@ class Model(DeclaredState):
 
         Intervals come from split conformal prediction on the units that training put aside. For a
         new unit, drawn like those of training, the interval contains the number with a probability
-        of at least 0.9 · `coverage`, whatever the model and the distribution are, and in general of
-        about `coverage`: noise hides a too short interval in at most one fit of ten. Numbers beyond
-        the declared bounds count as the nearer of the two.
+        of at least 0.8 · `coverage`, whatever the model and the distribution are, and in general of
+        a little more than `coverage`: in at most one fit of five does noise make intervals shorter
+        than those without noise. Numbers beyond the declared bounds count as the nearer of the two.
 
         Parameters
         ----------

@@ -31,7 +31,7 @@ _FINEST = 2.0**-9
 _PER_DOUBLING = 1
 """Cells of the first histogram for each doubling of the residual."""
 
-_RESOLUTION = 1.28
+_RESOLUTION = 1.0
 """Width of a cell of the second histogram, in shares of the units: it grows with this factor.
 
 The cell beyond which a share a of the units lies has the width (factor · √a · σ/n)^(2/3): the noise
