@@ -25,6 +25,7 @@ OWN = [
     Fit("filter", "sbdt", NUMBER, False, {"extra_estimators": 5}, UNIT),
     Fit("pure samples", "sarus", CLASSES, False, PURE_SAMPLES),
     Fit("votes", "lazybb", CLASSES, False, {"accountant": "rdp"}),
+    Fit("intervals", "privboost", NUMBER, False, {"conformal_fraction": 0.5}),
     Fit("linear", "adassp", CLASSES, False, {"class_weight": "balanced"}),
 ]
 FITS = fits.BASIC | {fit.name: fit for fit in OWN}

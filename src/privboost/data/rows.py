@@ -215,7 +215,9 @@ def labels_of_part(
     """Return the labels of rows, unknown unless they are put aside, or unless they are not."""
     if ids is None:
         raise RuntimeError("rows without ids cannot be put aside")
-    return np.where(put_aside.mask(ids) == aside, label, UNKNOWN_LABEL).astype(np.uint8)
+    counting = put_aside.mask(ids) == aside
+    labels: np.ndarray = np.where(counting, label, UNKNOWN_LABEL).astype(np.uint8)
+    return labels
 
 
 def absolute_residuals(

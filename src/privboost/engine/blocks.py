@@ -81,7 +81,9 @@ class Blocks:
 
     def set_labels(self, labels: Sequence[np.ndarray]) -> None:
         """Replace the labels of each block."""
-        self.rows[:] = [replace(each, label=own) for each, own in zip(self.rows, labels, strict=True)]
+        self.rows[:] = [
+            replace(each, label=own) for each, own in zip(self.rows, labels, strict=True)
+        ]
         self.label_at = self._hold(labels, np.uint8)
 
     @property

@@ -38,10 +38,12 @@ from privboost.engine.queries import (
     LinearSums,
     NodeHistograms,
     Query,
+    ScoreCounts,
     SumQuery,
     TreeSums,
     VoteCounts,
 )
+from privboost.engine.updates import UsePart
 from privboost.federated.aggregation import Quorum
 from privboost.mechanisms.curator import Curator
 from privboost.mechanisms.sensitivity import (
@@ -50,7 +52,6 @@ from privboost.mechanisms.sensitivity import (
     eigenvalue_bound,
     means_bound,
 )
-from privboost.engine.updates import UsePart
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.sampling import Sample
 from privboost.recipes.adassp import AdaSSPPlan
@@ -188,7 +189,9 @@ class NoisyPartyCurator(PartyCurator):
             return self.linear(query, event)
         if isinstance(query, GramSums) and type(event) is GramRelease:
             return self.gram(query, event)
-        if isinstance(query, SumQuery) and type(event) in (GaussianRelease, ParallelRelease):
+        if isinstance(query, SumQuery) and type(event) is GaussianRelease:
+            return self.sums(query, event)
+        if isinstance(query, ScoreCounts) and type(event) is ParallelRelease:
             return self.sums(query, event)
         raise FederationError(f"noise: parties cannot add that of {event.what!r}")
 

@@ -266,7 +266,6 @@ class Model(DeclaredState):
         numbers = self.prediction_of(scores)
         return numbers, errors * self.middle_and_half[1] * self.domain.target.slope(numbers)
 
-    @accepts_remote_frames
     def predict_interval(
         self, data: Any, coverage: float = 0.9, n_jobs: int | None = None
     ) -> np.ndarray:
@@ -314,6 +313,11 @@ class Model(DeclaredState):
         True
         """
         half = self.interval_half_width(coverage)
+        if is_remote(data):
+            raise ValueError(
+                "predict_interval: rows of a cluster are not collected; add the half width "
+                "(interval_half_width) to decision_function, or pass local rows"
+            )
         scores = self.decision_function(data, n_jobs=n_jobs)
         return np.stack([self._clipped_to_target(scores + end) for end in (-half, half)], axis=1)
 

@@ -449,8 +449,8 @@ class PrivBoostPlan(Plan):
         other_releases = [
             planned for planned in self.releases if planned.event is not self.reserved_release
         ]
-        for part, joint in [(0.0, 0), *most]:
-            made = self._divided(part, joint).planned(self.task.n_outputs)
+        for joint_part, joint in [(0.0, 0), *most]:
+            made = self._divided(joint_part, joint).planned(self.task.n_outputs)
             check_grid(planned.event for planned in made)
             together = [*self.budget.before, *other_releases, *made]
             if not self.accountant.cost(together, self.budget.delta) <= self.budget.epsilon:

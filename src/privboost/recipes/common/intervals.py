@@ -146,7 +146,8 @@ def fine_edges(edges: np.ndarray, counts: np.ndarray, sigma: float) -> np.ndarra
 
 def _tail_shares(noise: float) -> np.ndarray:
     """Return shares of units beyond the cells, for noise of a cell in shares of the units."""
-    shares, share = [], 0.0
+    shares: list[float] = []
+    share = 0.0
     while True:
         own = max(share, _LEAST_SHARE)
         width = (_RESOLUTION * math.sqrt(own) * noise) ** (2 / 3)
