@@ -229,7 +229,8 @@ def absolute_residuals(
     """
     clipped = initial_states(minus_label, span).astype(np.int64)
     whole = _scaled(minus_label, span, FULL_RANGE[1] - FULL_RANGE[0])
-    return np.minimum(np.abs(states + whole - clipped), LARGEST_RESIDUAL).astype(np.int32)
+    residuals: np.ndarray = np.minimum(np.abs(states + whole - clipped), LARGEST_RESIDUAL)
+    return residuals.astype(np.int32)
 
 
 def join(blocks: Iterable[Rows]) -> Rows:
