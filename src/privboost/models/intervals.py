@@ -17,6 +17,9 @@ from privboost.models.checks import need, need_array, need_finite, need_keys, ne
 NOISE_PROBABILITY = 0.2
 """Largest probability that noise makes intervals shorter than those without noise."""
 
+EXPORTED_COVERAGE = 0.9
+"""Coverage of the intervals in exports."""
+
 _MOST_CELLS = 2**16
 
 
