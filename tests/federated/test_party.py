@@ -655,7 +655,7 @@ def test_a_server_that_does_not_put_units_aside_has_no_residuals(parts):
     run, backend = put_aside()
     for turned in parts:
         backend.apply(UsePart(Sample(np.arange(32, dtype=np.uint8), 0.3), turned))
-    with pytest.raises(FederationError, match="'p0': (failure: ValueError|messages)"):
+    with pytest.raises(FederationError, match=r"'p0': (failure: ValueError|messages)"):
         ask_aside(run, backend)
 
 
@@ -668,7 +668,7 @@ def test_a_server_cannot_put_units_aside_after_training_or_at_another_rate():
             run.load.source.session.exchange(run.plan.reserved_release, [Planned(release, 1)])
         backend.apply(UsePart(Sample(np.arange(32, dtype=np.uint8), rate), False))
         backend.apply(UsePart(Sample(np.arange(32, dtype=np.uint8), rate), True))
-        with pytest.raises(FederationError, match="'p0': (failure: ValueError|not reserved)"):
+        with pytest.raises(FederationError, match=r"'p0': (failure: ValueError|not reserved)"):
             ask_aside(run, backend)
 
 

@@ -39,14 +39,14 @@ COINS = Sample(np.arange(32, dtype=np.uint8), 0.3)
 EDGES = np.linspace(-SCORE_STEPS, SCORE_STEPS, 21).astype(np.int32)
 
 
-def aside(part, what="residuals", fraction=0.3, beside=TRAINING):
-    return ParallelRelease.of(what, beside, part, fraction, CLIP_STEPS)
+def aside(part, what="residuals", fraction=0.3, covering=TRAINING):
+    return ParallelRelease.of(what, covering, part, fraction, CLIP_STEPS)
 
 
 # What intervals cost
 
 
-def test_a_parallel_release_costs_what_the_release_beside_it_spends_already():
+def test_a_parallel_release_costs_what_the_release_that_covers_it_spends_already():
     plan = [Planned(COUNTS, 1), Planned(TRAINING, 1)]
     parallel = [aside(0.2, "rough"), aside(0.8, "fine")]
     for kind in (GdpAccountant, RdpAccountant, PldAccountant):
@@ -64,7 +64,7 @@ def test_a_parallel_release_costs_what_the_release_beside_it_spends_already():
 def test_events_that_are_not_covered_are_refused():
     fine = aside(0.5)
     assert fine.noise == pytest.approx(TRAINING.noise / math.sqrt(0.5))
-    assert fine.scaled(3.0).beside.noise == 3 * TRAINING.noise
+    assert fine.scaled(3.0).covered_by.noise == 3 * TRAINING.noise
     twins = [
         {"noise": 0.99 * fine.noise},
         {"part": 0.4},
@@ -73,13 +73,13 @@ def test_events_that_are_not_covered_are_refused():
         {"fraction": 0.0},
         {"fraction": 1.0},
         {"sampling_rate": 0.5},
-        {"beside": TRAINING.scaled(1.1)},
-        {"beside": replace(TRAINING, sampling_rate=0.5)},
-        {"beside": LaplaceRelease("training", 0.1, CLIP_STEPS, 1, 1, (1.0,))},
-        {"beside": aside(1.0)},
+        {"covered_by": TRAINING.scaled(1.1)},
+        {"covered_by": replace(TRAINING, sampling_rate=0.5)},
+        {"covered_by": LaplaceRelease("training", 0.1, CLIP_STEPS, 1, 1, (1.0,))},
+        {"covered_by": aside(1.0)},
     ]
     for twin in twins:
-        with pytest.raises(ValueError, match=r"does not cover|beside|fraction|sampling"):
+        with pytest.raises(ValueError, match=r"cover|fraction|sampling"):
             replace(fine, **twin)
 
 
@@ -119,11 +119,11 @@ def measure(curator, event=TRAINING):
     return curator.sums(CellSums(cells), event)
 
 
-def test_units_are_put_aside_before_the_release_beside_and_turned_to_after():
+def test_units_are_put_aside_before_the_release_that_covers_them_and_turned_to_after():
     blocks, counts = blocks_of(), ScoreCounts(EDGES, 1)
     curator = curator_of(blocks)
     with pytest.raises(ValueError, match="no units are put aside"):
-        curator.turn_to_aside()
+        curator.use_aside()
     with pytest.raises(ValueError, match="another fraction"):
         curator.put_aside(0.2, aside(1.0))
     with pytest.raises(ValueError, match="put_aside"):
@@ -140,7 +140,7 @@ def test_units_are_put_aside_before_the_release_beside_and_turned_to_after():
         twice_over.put_aside(0.3, aside(1.0))
 
 
-def test_the_release_beside_uses_no_unit_put_aside():
+def test_the_covering_release_uses_no_unit_put_aside():
     blocks = blocks_of()
     late = curator_of(blocks)
     measure(late)
@@ -153,7 +153,7 @@ def test_the_release_beside_uses_no_unit_put_aside():
         exchanged.put_aside(0.3, aside(1.0))
     turned = curator_of(blocks)
     turned.put_aside(0.3, aside(1.0))
-    turned.turn_to_aside()
+    turned.use_aside()
     for event in (TRAINING, COUNTS):
         with pytest.raises(ValueError, match="not of the units that count now"):
             measure(turned, event) if event is TRAINING else turned.sums(
@@ -163,7 +163,7 @@ def test_the_release_beside_uses_no_unit_put_aside():
     with pytest.raises(BudgetError, match="spent already"):
         turned.sums(ScoreCounts(EDGES, 1), aside(1.0))
     with pytest.raises(ValueError, match="count already"):
-        turned.turn_to_aside()
+        turned.use_aside()
 
 
 def test_units_of_several_rows_are_not_put_aside_in_part():
@@ -530,6 +530,14 @@ def test_classes_have_no_residuals():
     with pytest.raises(ModelFileError, match="classes have none"):
         read_model(model_bytes(forged), "file")
     assert not hasattr(model, "predict_interval")
+
+
+def test_intervals_that_are_the_bounds_are_found():
+    few = fit(frame=table(120), interactions=False)
+    assert few.model_.interval_half_width(0.9) == math.inf
+    (found,) = [one for one in few.model_.findings() if one.kind == "wide intervals"]
+    assert "conformal_fraction" in found.text
+    assert not any(one.kind == "wide intervals" for one in fit().model_.findings())
 
 
 def test_weights_count_in_intervals():

@@ -263,24 +263,24 @@ def _mu_squared(plan: Sequence[Planned]) -> float:
 
 
 def _check_parallel(plan: Sequence[Planned]) -> None:
-    """Refuse parallel releases beside a release that the plan does not have, or of too large parts.
+    """Refuse parallel releases that no release of the plan covers, or not all of them.
 
-    One release beside them is enough: what a plan makes more often covers more.
+    A release that the plan makes several times covers no more than one.
     """
     parallel = [
         (planned.event, planned.count)
         for planned in plan
         if isinstance(planned.event, ParallelRelease)
     ]
-    for beside in {event.beside for event, _ in parallel}:
-        own = [(event, count) for event, count in parallel if event.beside == beside]
+    for whole in {event.covered_by for event, _ in parallel}:
+        own = [(event, count) for event, count in parallel if event.covered_by == whole]
         covered = (
             math.fsum(count * event.part for event, count in own) <= 1
-            and sum(count * event.touched for event, count in own) <= beside.touched
-            and any(planned.event == beside and planned.count for planned in plan)
+            and sum(count * event.touched for event, count in own) <= whole.touched
+            and any(planned.event == whole and planned.count for planned in plan)
         )
         if not covered:
-            raise BudgetError(f"the plan does not cover what is parallel to it: {beside.what}")
+            raise BudgetError(f"the plan does not cover what is parallel to it: {whole.what}")
 
 
 _FIRST = b'{"entry"'

@@ -173,8 +173,8 @@ class PrivateEstimator(BaseEstimator, ABC):
             backend = run.run_settings.open_backend([run.load])
         try:
             curator = run.curator(backend)
-            target_range = find_target_range(curator, run.plan)
             put_units_aside(curator, run.plan)
+            target_range = find_target_range(curator, run.plan)
             public_choices = run.public_choices()
             scores = self._boost(curator, run.plan, public_choices, rounds_bar(bool(self.verbose)))
             residuals = release_residuals(curator, run.plan, target_range)

@@ -55,8 +55,9 @@ def sql_text(model: Model, table: str = "rows") -> str:
 
     The new columns are, for classes, scores, `prediction`, and (where scores are log-odds)
     probabilities; for a number its score, `prediction`, and `lower` and `upper`, the ends of the
-    90 % prediction interval of a model that has intervals. Their names differ from those of the domain's columns and from each other, in
-    more than case and within 63 bytes; underscores are added where needed.
+    90 % prediction interval of a model that has intervals. Their names differ from those of the
+    domain's columns and from each other, in more than case and within 63 bytes; underscores are
+    added where needed.
 
     Parameters
     ----------

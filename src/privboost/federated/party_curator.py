@@ -132,7 +132,7 @@ class PartyCurator(Curator):
             self._given = update.put_aside
             self.put_aside(update.put_aside.rate, event)
         else:
-            self.turn_to_aside()
+            self.use_aside()
 
     def _coins(self, fraction: float) -> Sample:
         if self._seeded and self._given is not None:

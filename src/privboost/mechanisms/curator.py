@@ -99,7 +99,7 @@ class Curator:
                 "release only"
             )
         if isinstance(update, UsePart):
-            raise ValueError("units are put aside by put_aside and turn_to_aside only")
+            raise ValueError("units are put aside by put_aside and use_aside only")
         self._backend.apply(update)
 
     def sums(self, query: SumQuery, event: NoisySums) -> np.ndarray:
@@ -288,15 +288,15 @@ class Curator:
         self._ledger.exchange(Planned(reserved, 1), releases, self._ledger.accountant)
 
     def put_aside(self, fraction: float, event: ParallelRelease) -> None:
-        """Put units aside, by a secret coin each: until `turn_to_aside`, only the others count.
+        """Put units aside, by a secret coin each: until `use_aside`, only the others count.
 
         Privacy
         -------
-        Spends nothing. Coins do not depend on the rows, and nobody learns them. The release beside
-        `event` must not be made yet: then no unit put aside takes part in it, or in what replaces
-        it.
+        Spends nothing. Coins do not depend on the rows, and nobody learns them. The release that
+        covers `event` must not be made yet: then no unit put aside takes part in it, or in what
+        replaces it.
         """
-        self._check_beside(fraction, event)
+        self._check_covered(fraction, event)
         if self._contribution.rows > 1:
             raise ValueError("units of several rows may be put aside in part: use max_rows=1")
         if self._put_aside is not None or self._payments.are_open or self._group is not None:
@@ -304,7 +304,7 @@ class Curator:
         self._put_aside = self._coins(fraction)
         self._backend.apply(UsePart(self._put_aside, False))
 
-    def turn_to_aside(self) -> None:
+    def use_aside(self) -> None:
         """Have only the units put aside count, with absolute residuals as states.
 
         Privacy
@@ -316,12 +316,12 @@ class Curator:
         self._counts_aside = True
         self._backend.apply(UsePart(self._put_aside, True))
 
-    def _check_beside(self, fraction: float, event: ParallelRelease) -> None:
-        """Refuse to put units aside if the release beside was made or exchanged already."""
+    def _check_covered(self, fraction: float, event: ParallelRelease) -> None:
+        """Refuse to put units aside if the release that covers it was made or exchanged."""
         if event.fraction != fraction:
             raise ValueError("another fraction of the units is put aside than the event says")
         self._ledger.check_unspent(event)
-        self._ledger.check_unspent(event.beside)
+        self._ledger.check_unspent(event.covered_by)
 
     def _coins(self, fraction: float) -> Sample:
         """Return the units to put aside, by a fresh key."""

@@ -71,7 +71,7 @@ class PublicCurator(Curator):
         gram = self._linear_sum(query, event)
         return int(np.rint(np.linalg.eigvalsh(gram.astype(np.float64))[0]))
 
-    def _check_beside(self, fraction: float, event: Event) -> None:
+    def _check_covered(self, fraction: float, event: Event) -> None:
         """Accept an exact event: nothing is paid."""
         _check_exact(event)
 

@@ -5,6 +5,7 @@ Findings are a function of the model's file: two fits that released the same hav
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,8 +28,10 @@ from privboost.explanations.terms import (
     NO_SIGNAL,
     RARE_CLASS,
     WIDE_BOUNDS,
+    WIDE_INTERVALS,
     Finding,
 )
+from privboost.models.intervals import EXPORTED_COVERAGE
 from privboost.models.scores import ModelView, draw_rows
 from privboost.reports.report import WEIGHTED
 
@@ -57,7 +60,7 @@ _SOME_VALUES = 0.15
 
 def find(model: ModelView) -> tuple[Finding, ...]:
     """Return all findings about a model."""
-    checks = (_signals, _rows, _missing, _classes, _bounds, _labels, _delta)
+    checks = (_signals, _rows, _missing, _classes, _bounds, _labels, _intervals, _delta)
     view = _View(model)
     found = [finding for check in checks for finding in check(view)]
     rows = None if view.shares is None else view.rows
@@ -267,6 +270,17 @@ def _labels(view: _View) -> Iterator[Finding]:
             f"{target.bounds[0]:g} and {target.bounds[1]:g}: narrower ones need no search"
         )
         yield Finding(LABEL_BOUNDS, text)
+
+
+def _intervals(view: _View) -> Iterator[Finding]:
+    """Check that prediction intervals of the usual coverage are narrower than the bounds."""
+    residuals = view.model.residuals
+    if residuals is not None and math.isinf(residuals.half_width(EXPORTED_COVERAGE)):
+        text = (
+            f"prediction intervals of {EXPORTED_COVERAGE:.0%} coverage are the bounds: too few "
+            "units were put aside for this epsilon; a larger conformal_fraction puts more aside"
+        )
+        yield Finding(WIDE_INTERVALS, text)
 
 
 def _delta(view: _View) -> Iterator[Finding]:

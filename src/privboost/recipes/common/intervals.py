@@ -44,11 +44,11 @@ _LEAST_SHARE = 0.05
 """Share beyond a cell, at least, for its width."""
 
 
-def plan_intervals(made: PlannedReleases, beside: str, fraction: float) -> dict[str, Any]:
+def plan_intervals(made: PlannedReleases, covered_by: str, fraction: float) -> dict[str, Any]:
     """Return the fields of a plan whose units put aside pay in parallel to a release.
 
-    `beside` is the name of that release, which uses all other units, and none before they are put
-    aside. Without a `fraction` no unit is put aside.
+    `covered_by` is the name of that release, which uses all other units and is made after they are
+    put aside. Without a `fraction` no unit is put aside.
     """
     if fraction == 0:
         return {}
@@ -62,14 +62,15 @@ def plan_intervals(made: PlannedReleases, beside: str, fraction: float) -> dict[
     parts = [(rough, _ROUGH_PART), (fine, 1 - _ROUGH_PART)]
     events: list[Event]
     if isinstance(basis.budget, PublicRows):
-        exact = made[beside]
+        exact = made[covered_by]
         events = [type(exact)(what, 0.0, 1) for what, _ in parts]
-    elif not isinstance(made[beside], GaussianRelease):
+    elif not isinstance(made[covered_by], GaussianRelease):
         raise ValueError("conformal_fraction needs Gaussian noise: delta must be above 0")
     else:
         steps = basis.contribution.row_steps
         events = [
-            ParallelRelease.of(what, made[beside], part, fraction, steps) for what, part in parts
+            ParallelRelease.of(what, made[covered_by], part, fraction, steps)
+            for what, part in parts
         ]
     return {
         "releases": (*made.releases, *(Planned(event, 1) for event in events)),
@@ -102,7 +103,7 @@ def release_residuals(curator: Curator, plan: Plan, span: tuple[int, int]) -> Re
     if not plan.residual_releases:
         return None
     curator.publish(UseLoss(plan.task.table(1.0, 1.0)))
-    curator.turn_to_aside()
+    curator.use_aside()
     rough, fine = plan.residual_releases
     edges = rough_edges(span)
     counts, _ = _release(curator, plan, rough, edges)
