@@ -11,9 +11,14 @@ from privboost import Domain, ModelFileError, PrivBoostRegressor, load_model
 from privboost._core.errors import BudgetError
 from privboost._core.grid import CLIP_STEPS, FULL_RANGE, LABEL_STEPS, SCORE_STEPS, Contribution
 from privboost.accounting.accountants import GdpAccountant, PldAccountant, RdpAccountant
-from privboost.accounting.events import Planned
+from privboost.accounting.events import Planned, Selection
 from privboost.accounting.ledger import Ledger
-from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease, ParallelRelease
+from privboost.accounting.noisy_sums import (
+    GaussianRelease,
+    LaplaceRelease,
+    ParallelRelease,
+    ThresholdRelease,
+)
 from privboost.data.encoding import Encoder
 from privboost.data.rows import LARGEST_RESIDUAL, absolute_residuals, initial_states
 from privboost.engine import shard
@@ -164,6 +169,20 @@ def test_the_covering_release_uses_no_unit_put_aside():
         turned.sums(ScoreCounts(EDGES, 1), aside(1.0))
     with pytest.raises(ValueError, match="count already"):
         turned.use_aside()
+
+
+def test_only_sums_that_leave_units_out_are_released_once_some_are_put_aside():
+    """Texts are counted whatever the label is, and votes count rows without one."""
+    votes, texts = (
+        Selection("votes", 9.0),
+        ThresholdRelease("texts", 9.0, CLIP_STEPS, 1, 1, (1.0,), delta_of_threshold=1e-9),
+    )
+    curator = curator_of(blocks_of(), plan=[Planned(texts, 1)])
+    curator.put_aside(0.3, aside(1.0))
+    with pytest.raises(ValueError, match="texts of units put aside"):
+        curator.threshold(1, texts, KeyStream.seeded(2))
+    with pytest.raises(ValueError, match="only Gaussian sums"):
+        curator._charge_event(votes)
 
 
 def test_units_of_several_rows_are_not_put_aside_in_part():
