@@ -2,12 +2,20 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from privboost import Domain, ModelFileError, PrivBoostRegressor, load_model
+from privboost import (
+    Domain,
+    DPXGBRegressor,
+    ModelFileError,
+    PrivBoostRegressor,
+    SBDTRegressor,
+    load_model,
+)
 from privboost._core.errors import BudgetError
 from privboost._core.grid import CLIP_STEPS, FULL_RANGE, LABEL_STEPS, SCORE_STEPS, Contribution
 from privboost.accounting.accountants import GdpAccountant, PldAccountant, RdpAccountant
@@ -32,8 +40,13 @@ from privboost.models.intervals import NOISE_PROBABILITY, Residuals
 from privboost.models.model import model_bytes, read_model
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.sampling import Sample
-from privboost.recipes.common.intervals import fine_edges, project_to_simplex, rough_edges
-from privboost.recipes.common.plan import Budget
+from privboost.recipes.common.intervals import (
+    fine_edges,
+    project_to_simplex,
+    publish_scores,
+    rough_edges,
+)
+from privboost.recipes.common.plan import Budget, Task
 from privboost.trees.cell_map import CellMap
 from tests.hostile import HostileBackend
 from tests.tables import CLASSES, NUMBER, encode_training, make_domain, make_frame
@@ -443,6 +456,25 @@ def test_states_of_rows_put_aside_are_the_residuals_of_the_model():
     middle, half = model.middle_and_half
     exact = np.abs(middle + half * model.decision_function(frame) - frame["y"])
     np.testing.assert_allclose(states / SCORE_STEPS * half, exact, atol=2 * half / SCORE_STEPS)
+
+
+@pytest.mark.parametrize("kind", [PrivBoostRegressor, SBDTRegressor, DPXGBRegressor])
+def test_rows_learn_the_scores_of_a_finished_model(kind):
+    """Also of a model whose scores were changed after training, as calibrations do."""
+    how = {"n_estimators": 8} | ({"accountant": "rdp"} if kind is DPXGBRegressor else {})
+    frame = table(3000)
+    model = kind(50.0, 1e-6, domain_of(), random_state=1, **how).fit(frame).model_
+    scores = model.scores.with_calibration(np.array([[1.3, 0.2]]))
+    assert scores.parts().trees or kind is SBDTRegressor  # whose trees have one feature each
+    encoder = model.encoder
+    backend = LocalBackend(encode_training(encoder, frame).blocks)
+    curator = Curator(backend, None, KeyStream.seeded(1), Contribution())
+    plan = SimpleNamespace(task=Task.of(encoder.domain.target), encoder=encoder)
+    publish_scores(curator, plan, scores.parts())
+    shard_ = backend._shard
+    for block, state in zip(shard_._rows, shard_._state, strict=True):
+        expected = initial_states(block.minus_label) + scores.scores(block.codes)
+        np.testing.assert_array_equal(state, expected)
 
 
 def test_a_fit_costs_its_budget_and_says_what_was_put_aside():

@@ -181,7 +181,7 @@ class PrivateEstimator(BaseEstimator, ABC):
             target_range = find_target_range(curator, run.plan)
             public_choices = run.public_choices()
             scores = self._boost(curator, run.plan, public_choices, rounds_bar(bool(self.verbose)))
-            residuals = release_residuals(curator, run.plan, target_range)
+            residuals = release_residuals(curator, run.plan, scores, target_range)
         finally:
             backend.close()
         return Model(run.plan.encoder, scores, run.report(), target_range, residuals)

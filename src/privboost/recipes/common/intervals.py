@@ -8,6 +8,8 @@ where residuals lie, then in cells that the second histogram of the model has.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import groupby, islice
 from typing import Any
 
 import numpy as np
@@ -17,10 +19,15 @@ from privboost.accounting.events import Event, Planned
 from privboost.accounting.noisy_sums import GaussianRelease, ParallelRelease
 from privboost.data.rows import LARGEST_RESIDUAL
 from privboost.engine.queries import ScoreCounts
-from privboost.engine.updates import UseLoss
+from privboost.engine.updates import AddCellValues, AddTreeValues
 from privboost.mechanisms.curator import Curator
 from privboost.models.intervals import Residuals
+from privboost.models.parts import ScoreParts
+from privboost.models.scores import Scores
+from privboost.recipes.common.initial_score import publish_initial_scores
 from privboost.recipes.common.plan import Plan, PlannedReleases, PublicRows
+from privboost.trees.cell_map import CellMap, CellPart
+from privboost.trees.tree import Tree
 
 _ROUGH_PART = 0.1
 """Part of the first histogram in what both may spend (of μ²)."""
@@ -40,6 +47,9 @@ of all cells beyond is then about as large as a cell."""
 _NARROWEST, _WIDEST = 0.004, 0.1
 """Least and largest share of the units in a cell of the second histogram, as far as is known."""
 
+_TREES = 32
+"""Trees whose values rows get at once."""
+
 _LEAST_SHARE = 0.05
 """Share beyond a cell, at least, for its width."""
 
@@ -53,6 +63,11 @@ def plan_intervals(made: PlannedReleases, covered_by: str, fraction: float) -> d
     if fraction == 0:
         return {}
     basis = made.basis
+    if basis.task.loss != "squared":
+        raise ValueError(
+            f'conformal_fraction must be 0 with loss="{basis.task.loss}": intervals are around a '
+            'mean, of loss="squared"'
+        )
     if basis.contribution.rows > 1:
         raise ValueError(
             "conformal_fraction: units of several rows would be put aside in part; declare "
@@ -90,10 +105,12 @@ def put_units_aside(curator: Curator, plan: Plan) -> None:
         curator.put_aside(plan.conformal_fraction, event)
 
 
-def release_residuals(curator: Curator, plan: Plan, span: tuple[int, int]) -> Residuals | None:
+def release_residuals(
+    curator: Curator, plan: Plan, scores: Scores, span: tuple[int, int]
+) -> Residuals | None:
     """Return the noisy histogram of the absolute residuals of units put aside, if there are any.
 
-    `span` is the clipping range of labels.
+    `scores` are those of the finished model, and `span` is the clipping range of labels.
 
     Privacy
     -------
@@ -102,7 +119,7 @@ def release_residuals(curator: Curator, plan: Plan, span: tuple[int, int]) -> Re
     """
     if not plan.residual_releases:
         return None
-    curator.publish(UseLoss(plan.task.table(1.0, 1.0)))
+    publish_scores(curator, plan, scores.parts())
     curator.use_aside()
     rough, fine = plan.residual_releases
     edges = rough_edges(span)
@@ -110,6 +127,41 @@ def release_residuals(curator: Curator, plan: Plan, span: tuple[int, int]) -> Re
     sigma = float(fine.deviations[0]) * plan.count_step
     edges = fine_edges(edges, counts, sigma)
     return Residuals(edges, *_release(curator, plan, fine, edges))
+
+
+def publish_scores(curator: Curator, plan: Plan, parts: ScoreParts) -> None:
+    """Set the rows' scores to those of a finished model, to the last bit.
+
+    During training rows follow each update; what a last release changes, such as a calibration of
+    all scores, they learn here.
+    """
+    publish_initial_scores(curator, plan.task.table(1.0, 1.0), parts.start.astype(np.int32))
+    for output in range(parts.n_outputs):
+        moved = [(k, own[output]) for k, own in enumerate(parts.tables) if own[output].any()]
+        if moved:
+            codes = [CellMap.of_feature(k, np.arange(len(own)), len(own)) for k, own in moved]
+            values = np.concatenate([own for _, own in moved])
+            _add_cell_values(curator, CellMap.side_by_side(codes), values, output)
+        for pair in parts.pairs:
+            own = pair.values[output]
+            if own.any():
+                cells = CellMap((CellPart(pair.features, pair.cell_of, own.shape),))
+                _add_cell_values(curator, cells, own.reshape(-1), output)
+        for _, trees in groupby(parts.trees, lambda tree: tree.tree.depth):
+            while batch := tuple(islice(trees, _TREES)):
+                values = np.stack([tree.values[output] for tree in batch]).astype(np.int32)
+                bare = tuple(_trimmed(tree.tree, plan.encoder.layout.n_codes) for tree in batch)
+                curator.publish(AddTreeValues(bare, values, output))
+
+
+def _trimmed(tree: Tree, n_codes: Sequence[int]) -> Tree:
+    """Return a tree without the spare bits that it has in a model file."""
+    width = max((n_codes[feature] for feature in tree.feature), default=0)
+    return Tree(tree.feature, tree.goes_right[:, :width])
+
+
+def _add_cell_values(curator: Curator, cells: CellMap, values: np.ndarray, output: int) -> None:
+    curator.publish(AddCellValues(cells, values.astype(np.int32), output))
 
 
 def _release(
