@@ -12,6 +12,7 @@ from privboost import (
     Domain,
     DPXGBRegressor,
     ModelFileError,
+    PrivBoostClassifier,
     PrivBoostRegressor,
     SBDTRegressor,
     load_model,
@@ -32,8 +33,9 @@ from privboost.data.rows import LARGEST_RESIDUAL, absolute_residuals, initial_st
 from privboost.engine import shard
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import CellSums, ScoreCounts
-from privboost.engine.updates import Start, Update, UsePart
+from privboost.engine.updates import AddCellValues, Start, Update, UsePart
 from privboost.losses.base import UNKNOWN_LABEL
+from privboost.losses.logistic import LOGISTIC
 from privboost.losses.squared import SQUARED_NUMBER
 from privboost.mechanisms.curator import Curator
 from privboost.models.intervals import NOISE_PROBABILITY, Residuals
@@ -49,7 +51,7 @@ from privboost.recipes.common.intervals import (
 from privboost.recipes.common.plan import Budget, Task
 from privboost.trees.cell_map import CellMap
 from tests.hostile import HostileBackend
-from tests.tables import CLASSES, NUMBER, encode_training, make_domain, make_frame
+from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
 
 TRAINING = GaussianRelease("training", 2.0, CLIP_STEPS, 1, 1, (0.9, 0.1))
 COUNTS = GaussianRelease("counts", 5.0, CLIP_STEPS, 1, 1, (1.0,))
@@ -572,15 +574,85 @@ def test_forged_residuals_are_refused(forgery):
         read_model(model_bytes(replace(model, residuals=replace(honest, **forgery))), "file")
 
 
-def test_classes_have_no_residuals():
-    from privboost import PrivBoostClassifier
+# Sets of classes
 
-    model = PrivBoostClassifier(1.0, 1e-6, make_domain(), random_state=1, n_estimators=2)
-    honest = Residuals(np.array([1, 2], dtype=np.int32), np.ones(3), 1.0)
-    forged = replace(model.fit(make_frame(100)).model_, residuals=honest)
-    with pytest.raises(ModelFileError, match="classes have none"):
-        read_model(model_bytes(forged), "file")
+
+def table_of_classes(rows=8000, seed=1, names=("u", "v", "w")):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(rng.random((rows, 3)), columns=["a", "b", "c"])
+    far = frame["a"] - frame["b"] + rng.normal(0, 0.3, rows)
+    place = np.digitize(far, [-0.3, 0.3] if len(names) == 3 else [0.0])
+    return frame.assign(y=np.array(names)[place])
+
+
+def fit_classes(names=("u", "v", "w"), frame=None, **how):
+    features = {name: {"kind": "numeric", "bounds": [0, 1]} for name in "abc"}
+    form = {"version": 1, "features": features, "target": {"name": "y", "classes": list(names)}}
+    settings = {"n_estimators": 24, "conformal_fraction": 0.3, "random_state": 1} | how
+    model = PrivBoostClassifier(4.0, 1e-6, Domain.from_dict(form), **settings)
+    return model.fit(table_of_classes(names=names) if frame is None else frame)
+
+
+@pytest.mark.parametrize("names", [("u", "v"), ("u", "v", "w")])
+def test_sets_hold_a_little_more_often_than_they_say(names):
+    model, test = fit_classes(names), table_of_classes(8000, 5, names)
+    own = np.searchsorted(model.classes_, test["y"].to_numpy())
+    sizes = []
+    for coverage in (0.7, 0.9, 0.95):
+        sets = model.predict_set(test, coverage)
+        assert sets.shape == (len(test), len(names))
+        assert (sets.sum(axis=1) > 0).all()
+        held = sets[np.arange(len(test)), own].mean()
+        assert held > coverage - 0.015
+        sizes.append(sets.sum(axis=1).mean())
+        if coverage > 0.75:  # below, the most probable class alone is right more often
+            assert held < coverage + 0.04
+    assert sizes == sorted(sizes)
+    assert sizes[0] < 0.75 * len(names)
+    best = np.searchsorted(model.classes_, model.predict(test))
+    assert sets[np.arange(len(test)), best].all()
+    assert model.predict_set(test, 1 - 1e-5).all()
+
+
+def test_sets_that_hold_all_classes_are_found(tmp_path):
+    few = fit_classes(frame=table_of_classes(100), interactions=False)
+    (found,) = [one for one in few.model_.findings() if one.kind == "wide intervals"]
+    assert "hold all classes" in found.text
+    assert few.predict_set(table_of_classes(5), 0.9).all()
+    model, test = fit_classes(), table_of_classes(50, 2)
+    model.save(tmp_path / "model")
+    loaded = load_model(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_set(test, 0.8), model.predict_set(test, 0.8))
+    with pytest.raises(AttributeError, match="predict_interval"):
+        loaded.predict_interval(test)
+    with pytest.raises(AttributeError, match="predict_set"):
+        fit().model_.predict_set(table(5))
+    with pytest.raises(AttributeError, match="conformal_fraction"):
+        fit_classes(conformal_fraction=0.0).predict_set(test)
+    assert model.privacy_.epsilon == 4.0
     assert not hasattr(model, "predict_interval")
+
+
+@pytest.mark.parametrize("target", [CLASSES, THREE])
+def test_states_of_rows_put_aside_are_minus_the_scores_of_their_classes(target):
+    blocks = blocks_of(400, target=target, block_rows=90)
+    outputs = 1 if target is CLASSES else 3
+    table_ = LOGISTIC.table(1.0, 1.0)
+    for backend in (LocalBackend(blocks), LocalBackend(blocks, 2)):
+        backend.apply(Start(table_, outputs))
+        for output in range(outputs):
+            cells = CellMap.of_feature(3, np.arange(blocks[0].layout.n_codes[3]))
+            values = (np.arange(cells.n_cells) - 1) * 700 * (output + 1)
+            backend.apply(AddCellValues(cells, values.astype(np.int32), output))
+        held = backend._held()
+        scores = [states.copy() for states in held._state]
+        labels = [block.label for block in held._rows]
+        backend.apply(UsePart(COINS, True))
+        for own, label, states in zip(scores, labels, held._state, strict=True):
+            known = label != UNKNOWN_LABEL
+            both = np.stack([-own[0], own[0]]) if outputs == 1 else own
+            expected = -both[label[known], np.flatnonzero(known)]
+            np.testing.assert_array_equal(states[0][known], expected)
 
 
 def test_intervals_that_are_the_bounds_are_found():

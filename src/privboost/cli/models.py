@@ -49,7 +49,9 @@ def predict(
     ] = None,
     std: Annotated[bool, "Add columns with the standard errors due to noise.", OUTPUT] = False,
     interval: Annotated[
-        float | None, "Add columns with prediction intervals of this coverage, say 0.9.", OUTPUT
+        float | None,
+        "Add columns with prediction intervals (of classes, sets) of this coverage, say 0.9.",
+        OUTPUT,
     ] = None,
     raw_text: Annotated[
         bool, "In CSV, write strings unchanged that a spreadsheet would run as formulas.", OUTPUT

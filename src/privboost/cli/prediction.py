@@ -72,7 +72,7 @@ def error_columns(model: Model, table: Any) -> dict[str, np.ndarray]:
 
 
 def interval_columns(model: Model, table: Any, coverage: float) -> dict[str, np.ndarray]:
-    """Return the ends of prediction intervals.
+    """Return the ends of prediction intervals, or whether each class is in the prediction set.
 
     Raises
     ------
@@ -81,9 +81,11 @@ def interval_columns(model: Model, table: Any, coverage: float) -> dict[str, np.
     """
     if model.residuals is None:
         raise ValueError(
-            "--interval: this model holds no prediction intervals; a regressor with a "
+            "--interval: this model holds no prediction intervals; one that was trained with a "
             "conformal_fraction above 0 does"
         )
+    if isinstance(model.domain.target, ClassTarget):
+        return _by_class("in set", model, model.predict_set(table, coverage))
     lower, upper = model.predict_interval(table, coverage).T
     return {"lower": lower, "upper": upper}
 

@@ -377,7 +377,6 @@ class DeviceRows:
         self.minus_label = self._optional(blocks, lambda block: block.minus_label, np.int32)
         self.first_id, self.ids = self._ids(blocks)
         self.cohorts = list(_cohorts(blocks))
-        self._labels: np.ndarray | None = None
 
     @cached_property
     def n_unknown(self) -> int:
@@ -387,15 +386,19 @@ class DeviceRows:
 
     def use_part(self, put_aside: Sample, aside: bool) -> None:
         """Make the labels of rows unknown unless they are put aside, or unless they are not."""
-        if self._labels is None:
-            self._labels = self.to_host(self.label)
+        labels = self.all_labels
         ids: Any = None
         if self.first_id is not None:
             ids = range(self.first_id, self.first_id + self.n)
         if self.ids is not None:
             ids = self.to_host(self.ids)
-        self.device.write(self.label, 0, labels_of_part(ids, self._labels, put_aside, aside))
+        self.device.write(self.label, 0, labels_of_part(ids, labels, put_aside, aside))
         self.__dict__.pop("n_unknown", None)
+
+    @cached_property
+    def all_labels(self) -> np.ndarray:
+        """The labels of all rows in host memory, before any row is put aside."""
+        return self.to_host(self.label)
 
     def to_host(self, column: Any) -> np.ndarray:
         """Return a copy of one number for each row."""

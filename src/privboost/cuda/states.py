@@ -10,7 +10,7 @@ from privboost._core.grid import BUDGET_STEPS, FULL_RANGE, SCORE_STEPS, WEIGHT_S
 from privboost.cuda.aes import ROUND_TABLE, round_keys
 from privboost.cuda.device import CHARGE, LOOK_UP, PAIRS, SAMPLE, START, Task, spread
 from privboost.cuda.rows import DeviceRows
-from privboost.data.rows import absolute_residuals
+from privboost.data.rows import nonconformity
 from privboost.engine.protocol import BaseShard, Summand
 from privboost.losses.base import OTHER_CLASS, OWN_CLASS, UNKNOWN, LossTable
 from privboost.randomness.sampling import Sample
@@ -77,17 +77,17 @@ class DeviceState(BaseShard):
         self._range = low, high
 
     def use_part(self, put_aside: Sample, aside: bool) -> None:
-        """Have only the rows put aside count, with absolute residuals as states, or only others.
+        """Have only the rows put aside count, with nonconformity as states, or only others.
 
         Once or twice in a fit, so the host computes it.
         """
         rows, device = self.rows, self.rows.device
         rows.use_part(put_aside, aside)
-        if aside and rows.minus_label is not None:
-            minus_label = rows.to_host(rows.minus_label)
-            for state in self._state:
-                residuals = absolute_residuals(rows.to_host(state), minus_label, self._range)
-                device.write(state, 0, residuals)
+        if aside and self._state:
+            states = np.stack([rows.to_host(state) for state in self._state])
+            minus_label = None if rows.minus_label is None else rows.to_host(rows.minus_label)
+            own = nonconformity(states, rows.all_labels, minus_label, self._range)
+            device.write(self._state[0], 0, own)
 
     def open_budgets(self) -> None:
         """Give each row a lifetime budget."""

@@ -220,6 +220,25 @@ def labels_of_part(
     return labels
 
 
+def nonconformity(
+    states: np.ndarray, label: np.ndarray, minus_label: np.ndarray | None, span: tuple[int, int]
+) -> np.ndarray:
+    """Return how far each row's label is from its prediction, in score steps (int32).
+
+    Of a number it is the absolute residual; of a class minus the score of the row's own class.
+    `states` has shape (outputs, rows).
+    """
+    if minus_label is not None:
+        return absolute_residuals(states[0], minus_label, span)
+    if len(states) == 1:
+        own = np.where(label == 1, states[0], -states[0].astype(np.int64))
+    else:
+        known = np.where(label == UNKNOWN_LABEL, 0, label)
+        own = np.take_along_axis(states, known[None].astype(np.intp), axis=0)[0].astype(np.int64)
+    bounded: np.ndarray = np.clip(-own, -LARGEST_RESIDUAL, LARGEST_RESIDUAL).astype(np.int32)
+    return bounded
+
+
 def absolute_residuals(
     states: np.ndarray, minus_label: np.ndarray, span: tuple[int, int]
 ) -> np.ndarray:

@@ -136,7 +136,7 @@ class ShardState:
         self.refuse()
 
     def use_part(self, put_aside: Sample, aside: bool) -> None:
-        """Have only the rows put aside count, with absolute residuals as states, or only others."""
+        """Have only the rows put aside count, with nonconformity as states, or only others."""
         self.refuse()
 
     def add_cell_values(self, cells: CellMap, values: np.ndarray, output: int) -> None:

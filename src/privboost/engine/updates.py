@@ -111,9 +111,10 @@ class UseLoss(Update, tag="UseLoss"):
 class UsePart(Update, tag="UsePart"):
     """Have only the rows put aside count from now on, or only all others.
 
-    Rows that do not count are like rows with an unknown label: they add nothing to any sum. Where
-    the target is a number, the states of rows put aside become absolute residuals, of labels that
-    are not clipped to the clipping range; so the second comes last.
+    Rows that do not count are like rows with an unknown label: they add nothing to any sum. When
+    rows put aside begin to count, the state of the first output becomes the nonconformity of each:
+    the absolute residual of a number, whose label is not clipped to the clipping range, or minus
+    the score of the row's class. So that comes last.
 
     Attributes
     ----------

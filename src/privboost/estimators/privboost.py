@@ -91,6 +91,26 @@ class PrivBoostClassifier(PrivBoostEstimator, LogisticClassifier):
     '(1, 1e-06)-differential privacy'
     """
 
+    def predict_set(self, X: Any, coverage: float = 0.9) -> np.ndarray:
+        """Predict a set of classes for each row. Costs no privacy.
+
+        Needs a `conformal_fraction` above 0. See `Model.predict_set`.
+
+        Parameters
+        ----------
+        X : data frame, array, or path of a file
+            The rows.
+        coverage : float
+            The fraction of rows whose class the set should hold.
+
+        Returns
+        -------
+        bool array of shape (rows, classes)
+            Whether each class is in the set, in the order of `classes_`.
+        """
+        sets: np.ndarray = self._fitted().predict_set(X, coverage, self.n_jobs)
+        return sets
+
 
 @documented
 class PrivBoostRegressor(PrivBoostEstimator, PrivateRegressor):

@@ -320,7 +320,7 @@ class Curator:
         self._backend.apply(UsePart(self._put_aside, False))
 
     def use_aside(self) -> None:
-        """Have only the units put aside count, with absolute residuals as states.
+        """Have only the units put aside count, with nonconformity as states.
 
         Privacy
         -------

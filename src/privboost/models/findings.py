@@ -5,7 +5,6 @@ Findings are a function of the model's file: two fits that released the same hav
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -273,12 +272,15 @@ def _labels(view: _View) -> Iterator[Finding]:
 
 
 def _intervals(view: _View) -> Iterator[Finding]:
-    """Check that prediction intervals of the usual coverage are narrower than the bounds."""
+    """Check that intervals, or sets, of the usual coverage say anything."""
     residuals = view.model.residuals
-    if residuals is not None and math.isinf(residuals.half_width(EXPORTED_COVERAGE)):
+    if residuals is not None and residuals.threshold(EXPORTED_COVERAGE) is None:
+        classes = isinstance(view.model.domain.target, ClassTarget)
+        what = "sets" if classes else "intervals"
+        trivial = "hold all classes" if classes else "are the bounds"
         text = (
-            f"prediction intervals of {EXPORTED_COVERAGE:.0%} coverage are the bounds: too few "
-            "units were put aside for this epsilon; a larger conformal_fraction puts more aside"
+            f"prediction {what} of {EXPORTED_COVERAGE:.0%} coverage {trivial}: too few units were "
+            "put aside for this epsilon; a larger conformal_fraction puts more aside"
         )
         yield Finding(WIDE_INTERVALS, text)
 

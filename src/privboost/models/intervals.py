@@ -1,4 +1,4 @@
-"""Prediction intervals of a number, from a released histogram of residuals."""
+"""Prediction intervals of numbers and prediction sets of classes, from a released histogram."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ _MOST_CELLS = 2**16
 
 @dataclass(frozen=True, eq=False)
 class Residuals(DeclaredState):
-    """A noisy histogram of absolute residuals of rows that no release of training used.
+    """A noisy histogram of the nonconformity of rows that no release of training used.
+
+    Nonconformity is the absolute residual of a number, and minus the score of a row's own class.
 
     Attributes
     ----------
@@ -42,7 +44,14 @@ class Residuals(DeclaredState):
     deviation: float
 
     def half_width(self, coverage: float) -> float:
-        """Return half the width of prediction intervals in scores; infinite for the bounds.
+        """Return half the width of prediction intervals in scores; infinite for the bounds."""
+        edge = self.threshold(coverage)
+        return math.inf if edge is None else (edge + 1) / SCORE_STEPS  # states are rounded
+
+    def threshold(self, coverage: float) -> int | None:
+        """Return the edge below which the nonconformity of labels is predicted, in score steps.
+
+        None if no edge is large enough, or if noise hides which one is.
 
         Edges are tried from the largest down, until one leaves out too many rows. Of the n rows put
         aside at most (1 − coverage)(n + 1) − 1 may have a residual beyond the edge, by noisy counts
@@ -56,23 +65,20 @@ class Residuals(DeclaredState):
         fine = beyond + margin <= left_out * self.counts.sum() - coverage
         too_many = np.flatnonzero(~fine)
         first = int(too_many[-1]) + 1 if len(too_many) else 0
-        if first == len(self.edges):
-            return math.inf
-        # One step for the rounding of states.
-        return (int(self.edges[first]) + 1) / SCORE_STEPS
+        return None if first == len(self.edges) else int(self.edges[first])
 
     def to_payload(self) -> dict[str, Any]:
         """Return what a model's file holds."""
         return {"edges": self.edges, "counts": self.counts, "deviation": self.deviation}
 
     @classmethod
-    def from_payload(cls, payload: Any) -> Self:
-        """Read and check what a file holds."""
+    def from_payload(cls, payload: Any, least: int) -> Self:
+        """Read and check what a file holds; `least` is the least edge."""
         payload = need_keys(payload, "residuals", {"edges", "counts", "deviation"})
         edges, counts = payload["edges"], payload["counts"]
         fits = isinstance(edges, np.ndarray) and edges.ndim == 1 and len(edges) < _MOST_CELLS
         need(fits, "residuals.edges", "an array of one dimension is needed")
-        need_array(edges, "residuals.edges", np.int32, (len(edges),), 1, LARGEST_RESIDUAL)
+        need_array(edges, "residuals.edges", np.int32, (len(edges),), least, LARGEST_RESIDUAL)
         need(bool((edges[1:] > edges[:-1]).all()), "residuals.edges", "edges must increase")
         need_finite(counts, "residuals.counts", (len(edges) + 1,))
         deviation = need_number(payload["deviation"], "residuals.deviation", 0)

@@ -97,7 +97,7 @@ class Model(DeclaredState):
         The target clipping range of a number in `grid.LABEL_STEPS`, to which scores of −1 and 1
         correspond; by default its bounds.
     residuals : Residuals, optional
-        The released histogram of residuals, which prediction intervals follow from.
+        The released histogram that prediction intervals, or sets of classes, follow from.
     """
 
     encoder: Encoder
@@ -332,12 +332,57 @@ class Model(DeclaredState):
         coverage : float
             As in `predict_interval`.
         """
-        if self.residuals is None:
+        if self.residuals is None or isinstance(self.domain.target, ClassTarget):
             raise AttributeError(
                 "predict_interval: no units were put aside for intervals; only a regressor with a "
                 "conformal_fraction above 0 has them"
             )
         return self.residuals.half_width(check_share("coverage", coverage))
+
+    def predict_set(
+        self, data: Any, coverage: float = 0.9, n_jobs: int | None = None
+    ) -> np.ndarray:
+        """Return a set of classes for each row, which holds the row's own with this probability.
+
+        Sets come from split conformal prediction on the units that training put aside, and what
+        `predict_interval` promises holds for them. They hold all classes whose score is high
+        enough, and the most probable class in any case.
+
+        Parameters
+        ----------
+        data : data frame, array, or path of a file
+            The rows.
+        coverage : float
+            The fraction of rows whose class the set should hold, strictly between 0 and 1.
+        n_jobs : int, optional
+            The number of threads, as in every estimator.
+
+        Returns
+        -------
+        bool array of shape (rows, classes)
+            Whether each class is in the set, in the order of `classes`. All are where too few units
+            were put aside for so large a coverage and so much noise.
+
+        Raises
+        ------
+        AttributeError
+            Where no units were put aside: `conformal_fraction` was 0.
+        """
+        if self.residuals is None or not isinstance(self.domain.target, ClassTarget):
+            raise AttributeError(
+                "predict_set: no units were put aside for sets of classes; only a classifier with "
+                "a conformal_fraction above 0 has them"
+            )
+        edge = self.residuals.threshold(check_share("coverage", coverage))
+        if is_remote(data):
+            raise ValueError("predict_set: rows of a cluster are not collected; pass local rows")
+        scores = self.decision_function(data, n_jobs=n_jobs)
+        by_class = np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores
+        if edge is None:
+            return np.ones(by_class.shape, dtype=np.bool_)
+        sets: np.ndarray = -by_class < edge / SCORE_STEPS
+        sets[np.arange(len(sets)), by_class.argmax(axis=1)] = True
+        return sets
 
     def _clipped_to_target(self, scores: np.ndarray) -> np.ndarray:
         """Return the numbers of scores, within the target's declared bounds."""
@@ -714,11 +759,10 @@ def _read(payload: Any) -> Model:
 
 
 def _read_residuals(value: Any, target: Target) -> Residuals | None:
-    """Return the residuals of a numeric target; most files have none."""
+    """Return the nonconformity of rows put aside; most files have none."""
     if value is None:
         return None
-    need(not isinstance(target, ClassTarget), "residuals", "classes have none")
-    return Residuals.from_payload(value)
+    return Residuals.from_payload(value, -(2**30) if isinstance(target, ClassTarget) else 1)
 
 
 def _read_span(value: Any, target: Target) -> tuple[int, int]:

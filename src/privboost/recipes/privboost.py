@@ -191,9 +191,9 @@ class PrivBoostParameters(Parameters):
     conformal_fraction: float = parameter(
         0.0,
         part(or_else=0),
-        "Fraction of the protected units put aside for `predict_interval`: chosen at random, they "
-        "train nothing, and the residuals of the model on them are counted. It costs no budget.",
-        tasks=("number",),
+        "Fraction of the protected units put aside for `predict_interval`, or `predict_set` of a "
+        "classifier: chosen at random, they train nothing, and the errors of the model on them are "
+        "counted. It costs no budget.",
     )
     at_once: int = parameter(
         1,

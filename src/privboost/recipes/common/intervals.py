@@ -1,8 +1,9 @@
-"""Prediction intervals: units put aside, and two histograms of their residuals.
+"""Prediction intervals and sets: units put aside, and two histograms of their nonconformity.
 
 Split conformal prediction. Before training a secret coin puts each unit aside; after it, units put
-aside are counted by absolute residual: first in a few cells of geometric width, which tell roughly
-where residuals lie, then in cells that the second histogram of the model has.
+aside are counted by nonconformity, which is the absolute residual of a number, and minus the score
+of the row's own class: first in a few cells of geometric width, which tell roughly where most rows
+lie, then in cells that follow from the first.
 """
 
 from __future__ import annotations
@@ -38,6 +39,10 @@ _FINEST = 2.0**-9
 _PER_DOUBLING = 1
 """Cells of the first histogram for each doubling of the residual."""
 
+_POSITIVE_EDGES = SCORE_STEPS * 2.0 ** np.arange(-3, 5)
+_CLASS_EDGES = np.concatenate([-_POSITIVE_EDGES[::-1], [0], _POSITIVE_EDGES]).astype(np.int32)
+"""Edges of the first histogram of classes: of minus the score of the row's own class."""
+
 _RESOLUTION = 1.0
 """Width of a cell of the second histogram, in shares of the units: it grows with this factor.
 
@@ -63,7 +68,7 @@ def plan_intervals(made: PlannedReleases, covered_by: str, fraction: float) -> d
     if fraction == 0:
         return {}
     basis = made.basis
-    if basis.task.loss != "squared":
+    if basis.task.target == "number" and basis.task.loss != "squared":
         raise ValueError(
             f'conformal_fraction must be 0 with loss="{basis.task.loss}": intervals are around a '
             'mean, of loss="squared"'
@@ -122,7 +127,7 @@ def release_residuals(
     publish_scores(curator, plan, scores.parts())
     curator.use_aside()
     rough, fine = plan.residual_releases
-    edges = rough_edges(span)
+    edges = _CLASS_EDGES if plan.task.target == "classes" else rough_edges(span)
     counts, _ = _release(curator, plan, rough, edges)
     sigma = float(fine.deviations[0]) * plan.count_step
     edges = fine_edges(edges, counts, sigma)
@@ -188,12 +193,12 @@ def fine_edges(edges: np.ndarray, counts: np.ndarray, sigma: float) -> np.ndarra
     """Return the edges of the second histogram, from the first, for noise of this deviation."""
     masses = project_to_simplex(counts)
     total = masses.sum()
-    # Shares beyond each edge, from 0 on, where all are.
-    ends = np.concatenate([[0.0], edges])
+    # Shares beyond each edge, from 0 (of scores, from the least edge) on, beyond which all are.
+    ends = np.concatenate([[min(0.0, edges[0] - 1.0)], edges])
     beyond = masses[::-1].cumsum()[::-1] / total
     tails = _tail_shares(sigma / total)
     found = np.interp(-tails, -beyond, ends)
-    cells = np.unique(np.clip(np.rint(found), 1, LARGEST_RESIDUAL))
+    cells = np.unique(np.clip(np.rint(found), min(edges[0], 1), LARGEST_RESIDUAL))
     return cells.astype(np.int32)
 
 
