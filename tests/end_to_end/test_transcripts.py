@@ -193,6 +193,7 @@ CASES = [
     (PrivBoostRegressor, NUMBER, 1, False, {"epsilon": 3e3, "at_once": 99, "n_estimators": 12}),
     (PrivBoostClassifier, THREE, 2, True, {"delta": 0.0, "at_once": 4, "n_estimators": 8}),
     (PrivBoostRegressor, WIDE, 3, False, {"delta": 0.0, "n_estimators": 4}),
+    (PrivBoostClassifier, THREE, 1, False, {"conformal_fraction": 0.5, "n_estimators": 8}),
     (PrivBoostRegressor, WIDE, 1, True, {"conformal_fraction": 0.5, "n_estimators": 8}),
 ]
 
