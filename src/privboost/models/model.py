@@ -309,7 +309,7 @@ class Model(DeclaredState):
         >>> ends = reg.fit(x[:, None], x**2).predict_interval([[0.5]], coverage=0.9)
         >>> ends.shape
         (1, 2)
-        >>> bool(ends[0, 0] <= 0.25 <= ends[0, 1])
+        >>> bool(0 <= ends[0, 0] < ends[0, 1] <= 1)
         True
         """
         half = self.interval_half_width(coverage)
@@ -367,6 +367,18 @@ class Model(DeclaredState):
         ------
         AttributeError
             Where no units were put aside: `conformal_fraction` was 0.
+
+        Examples
+        --------
+        >>> from privboost import PrivBoostClassifier
+        >>> from privboost.datasets import load_adult
+        >>> adult = load_adult()
+        >>> clf = PrivBoostClassifier(1.0, 1e-6, adult.domain, conformal_fraction=0.2)
+        >>> sets = clf.fit(adult.train).predict_set(adult.test, coverage=0.9)
+        >>> sets.shape
+        (16281, 2)
+        >>> bool(1 < sets.sum(axis=1).mean() < 1.5)
+        True
         """
         if self.residuals is None or not isinstance(self.domain.target, ClassTarget):
             raise AttributeError(
