@@ -28,6 +28,7 @@ from privboost.estimators.parameters import (
 from privboost.mechanisms.curator import Curator
 from privboost.models.linear import LinearScores, loss_curve
 from privboost.randomness.keystream import KeyStream
+from privboost.recipes.common.target_range import TargetRange
 from privboost.recipes.adassp import (
     CLASS_PRESETS,
     NUMBER_PRESETS,
@@ -126,7 +127,12 @@ class AdaSSPEstimator(PresetEstimator):
         return named_features(self.products)
 
     def _boost(
-        self, curator: Curator, plan: AdaSSPPlan, public_choices: KeyStream, track: Any
+        self,
+        curator: Curator,
+        plan: AdaSSPPlan,
+        target_range: TargetRange,
+        public_choices: KeyStream,
+        track: Any,
     ) -> LinearScores:
         return boost_adassp(curator, plan, track)  # which has no random structure
 
