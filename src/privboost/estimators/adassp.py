@@ -28,7 +28,6 @@ from privboost.estimators.parameters import (
 from privboost.mechanisms.curator import Curator
 from privboost.models.linear import LinearScores, loss_curve
 from privboost.randomness.keystream import KeyStream
-from privboost.recipes.common.target_range import TargetRange
 from privboost.recipes.adassp import (
     CLASS_PRESETS,
     NUMBER_PRESETS,
@@ -40,6 +39,7 @@ from privboost.recipes.adassp import (
 )
 from privboost.recipes.common.coordinates import named_features
 from privboost.recipes.common.plan import Budget
+from privboost.recipes.common.target_range import TargetRange
 
 
 @dataclass(frozen=True, kw_only=True)

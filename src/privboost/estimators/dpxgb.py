@@ -18,8 +18,8 @@ from privboost.estimators.parameters import (
 from privboost.mechanisms.curator import Curator
 from privboost.models.trees import TreeScores
 from privboost.randomness.keystream import KeyStream, public_generator
-from privboost.recipes.common.target_range import TargetRange
 from privboost.recipes.common.plan import Budget
+from privboost.recipes.common.target_range import TargetRange
 from privboost.recipes.dpxgb import PRESETS, DPXGBParameters, DPXGBPlan, boost_dpxgb, plan_dpxgb
 
 

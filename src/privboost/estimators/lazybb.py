@@ -27,8 +27,8 @@ from privboost.mechanisms.curator import Curator
 from privboost.mechanisms.utilities import MOST_VOTES
 from privboost.models.votes import NO_COUNT, VoteScores
 from privboost.randomness.keystream import KeyStream
-from privboost.recipes.common.target_range import TargetRange
 from privboost.recipes.common.plan import Budget
+from privboost.recipes.common.target_range import TargetRange
 from privboost.recipes.lazybb import (
     PRESETS,
     LazyBBParameters,

@@ -23,8 +23,8 @@ from privboost.mechanisms.curator import Curator
 from privboost.models.additive import AdditiveScores
 from privboost.models.interactions import InteractionScores
 from privboost.randomness.keystream import KeyStream, public_generator
-from privboost.recipes.common.target_range import TargetRange
 from privboost.recipes.common.plan import Budget
+from privboost.recipes.common.target_range import TargetRange
 from privboost.recipes.privboost import (
     PrivBoostParameters,
     PrivBoostPlan,

@@ -18,9 +18,9 @@ from privboost.estimators.parameters import (
 from privboost.mechanisms.curator import Curator
 from privboost.models.trees import TreeScores
 from privboost.randomness.keystream import KeyStream
-from privboost.recipes.common.target_range import TargetRange
 from privboost.recipes.common.parameters import parameter
 from privboost.recipes.common.plan import Budget
+from privboost.recipes.common.target_range import TargetRange
 from privboost.recipes.sarus import PRESETS, SarusParameters, SarusPlan, boost_sarus, plan_sarus
 
 

@@ -21,9 +21,9 @@ from privboost.estimators.streaming import StreamEstimator
 from privboost.mechanisms.curator import Curator
 from privboost.models.trees import TreeScores
 from privboost.randomness.keystream import KeyStream, public_generator
-from privboost.recipes.common.target_range import TargetRange
 from privboost.recipes.common.newton import start_boosting
 from privboost.recipes.common.plan import Budget
+from privboost.recipes.common.target_range import TargetRange
 from privboost.recipes.sbdt import (
     CLASS_PRESETS,
     NUMBER_PRESETS,

@@ -36,6 +36,7 @@ from privboost.recipes.common.candidates import (
     splits_of,
 )
 from privboost.recipes.common.initial_score import initial_release
+from privboost.recipes.common.mean_correction import calibrate, last_release
 from privboost.recipes.common.newton import NewtonPlan, NewtonStep
 from privboost.recipes.common.parameters import (
     SPAN_SHARE,
@@ -47,7 +48,6 @@ from privboost.recipes.common.parameters import (
     parameter,
     share,
 )
-from privboost.recipes.common.mean_correction import calibrate, last_release
 from privboost.recipes.common.plan import Budget, PlanBasis, ReleaseShare, Task
 from privboost.recipes.common.probability_calibration import check_calibration
 from privboost.recipes.common.target_range import plan_target_range

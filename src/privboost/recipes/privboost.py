@@ -40,6 +40,7 @@ from privboost.recipes.common.initial_score import (
     release_initial_scores,
 )
 from privboost.recipes.common.interactions import Interactions
+from privboost.recipes.common.mean_correction import calibrate, last_release
 from privboost.recipes.common.noise_replay import NoiseReplay
 from privboost.recipes.common.parameters import (
     FLAG,
@@ -54,7 +55,6 @@ from privboost.recipes.common.parameters import (
 from privboost.recipes.common.plan import Budget, Plan, PlanBasis, PublicRows, Task, check_grid
 from privboost.recipes.common.posterior import Noise, largest_value
 from privboost.recipes.common.probability_calibration import check_calibration
-from privboost.recipes.common.mean_correction import calibrate, last_release
 from privboost.recipes.common.target_range import TargetRange, plan_target_range
 from privboost.trees.cell_map import CellMap
 

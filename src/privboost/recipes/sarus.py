@@ -39,6 +39,7 @@ from privboost.recipes.common.candidates import (
     splits_of,
 )
 from privboost.recipes.common.initial_score import initial_release
+from privboost.recipes.common.mean_correction import calibrate, last_release
 from privboost.recipes.common.newton import NewtonPlan, NewtonStep
 from privboost.recipes.common.parameters import (
     FLAG,
@@ -50,7 +51,6 @@ from privboost.recipes.common.parameters import (
     share,
     size,
 )
-from privboost.recipes.common.mean_correction import calibrate, last_release
 from privboost.recipes.common.plan import Budget, PlanBasis, Task, grid_step
 from privboost.recipes.common.probability_calibration import check_calibration
 from privboost.recipes.common.target_range import plan_target_range
@@ -316,7 +316,9 @@ def _once(basis: PlanBasis, settings: SarusParameters) -> list[tuple[str, Planne
         init = initial_release(LaplaceRelease, outputs / settings.init_share, bound)
         wanted.append(("init_release", Planned(init, outputs)))
     if settings.calibration_share > 0:
-        scores = last_release(LaplaceRelease, basis.task, bound, outputs / settings.calibration_share)
+        scores = last_release(
+            LaplaceRelease, basis.task, bound, outputs / settings.calibration_share
+        )
         wanted.append(("calibration_release", Planned(scores, outputs)))
     return wanted
 

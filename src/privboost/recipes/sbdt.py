@@ -43,6 +43,7 @@ from privboost.recipes.common.candidates import (
     even_thresholds,
 )
 from privboost.recipes.common.initial_score import initial_release
+from privboost.recipes.common.mean_correction import calibrate, last_release
 from privboost.recipes.common.newton import NewtonPlan, NewtonStep
 from privboost.recipes.common.parameters import (
     SPAN_SHARE,
@@ -55,7 +56,6 @@ from privboost.recipes.common.parameters import (
     share,
     size,
 )
-from privboost.recipes.common.mean_correction import calibrate, last_release
 from privboost.recipes.common.plan import (
     Budget,
     PlanBasis,

@@ -31,7 +31,7 @@ from privboost.recipes.common.probability_calibration import (
 Calibrated = TypeVar("Calibrated", bound=Lineable)
 
 EXPECTED_BIAS = 0.1
-"""Shift of the mean to expect from a clip, in half widths of the range, where labels say nothing."""
+"""Shift of the mean that a clip may cause, in half widths of the range, where nothing tells."""
 
 _WHAT = "labels less predictions, and rows, by prediction"
 
@@ -152,7 +152,8 @@ def fit_correction(residuals: Residuals, typical: np.ndarray, bias: float) -> tu
 
 def _bounded(scores: np.ndarray) -> np.ndarray:
     """Return predictions within the clipping range."""
-    return np.clip(scores, -1.0, 1.0)
+    bounded: np.ndarray = np.clip(scores, -1.0, 1.0)
+    return bounded
 
 
 def _shift_to(scores: np.ndarray, weight: np.ndarray, goal: float) -> float:

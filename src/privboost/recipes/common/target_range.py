@@ -94,11 +94,12 @@ class LabelCounts:
     @property
     def middles(self) -> np.ndarray:
         """Middle of each cell."""
-        return (self.edges[1:] + self.edges[:-1]) / 2
+        middles: np.ndarray = (self.edges[1:] + self.edges[:-1]) / 2
+        return middles
 
     @property
     def clear(self) -> np.ndarray:
-        """Counts that noise alone does not explain: less `CLEAR` standard deviations, at least 0."""
+        """Counts less `CLEAR` standard deviations of their noise, at least 0."""
         clear: np.ndarray = np.maximum(self.counts - CLEAR * self.deviation, 0.0)
         return clear
 
@@ -151,9 +152,9 @@ def find_target_range(curator: Curator, plan: Plan) -> TargetRange:
         low = max(int(inner[first]) - cell, -SCORE_STEPS)
         high = min(int(inner[last]) + cell, SCORE_STEPS)
     labels = LabelCounts(-edges[::-1] / SCORE_STEPS, counts[::-1], deviation)
-    low, high = with_tails(labels, -high / SCORE_STEPS, -low / SCORE_STEPS)
-    ends = (int(np.rint(end * SCORE_STEPS)) * (LABEL_STEPS // SCORE_STEPS) for end in (low, high))
-    clipping = SetClippingRange(*ends)
+    ends = with_tails(labels, -high / SCORE_STEPS, -low / SCORE_STEPS)
+    steps = [round(end * SCORE_STEPS) * (LABEL_STEPS // SCORE_STEPS) for end in ends]
+    clipping = SetClippingRange(*steps)
     curator.publish(clipping)
     return TargetRange(clipping.low, clipping.high, labels)
 
