@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from privboost import (
+    BoostedAdaSSPRegressor,
     Domain,
     DPXGBRegressor,
     PrivBoostRegressor,
@@ -23,7 +24,13 @@ from privboost.recipes.common.target_range import LabelCounts, TargetRange, with
 from privboost.trees.cell_map import CellMap
 from tests.tables import encode_training
 
-REGRESSORS = [PrivBoostRegressor, SBDTRegressor, DPXGBRegressor, SarusXGBRegressor]
+REGRESSORS = [
+    PrivBoostRegressor,
+    SBDTRegressor,
+    DPXGBRegressor,
+    SarusXGBRegressor,
+    BoostedAdaSSPRegressor,
+]
 WHAT = "labels less predictions, and rows, by prediction"
 
 

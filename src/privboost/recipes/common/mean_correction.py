@@ -92,7 +92,7 @@ def release_residuals(
     curator.publish(UseLoss(loss_of("number", "squared").table(RESIDUAL_CLIP, 1.0)))
     step = plan.count_step
     noise = RESIDUAL_CLIP * float(release.deviations[0]) * step
-    edges = _edges(typical, _cells_for(rows, noise, float(np.std(typical)) / SCORE_STEPS))
+    edges = _edges(typical, _cells_for(rows, noise, typical / SCORE_STEPS))
     sums = curator.sums(PredictionSums(edges, SCORE_STEPS), release)
     total = -RESIDUAL_CLIP * step * sums[:, 0]
     return Residuals(
@@ -100,16 +100,16 @@ def release_residuals(
     )
 
 
-def _cells_for(rows: float, noise: float, spread: float) -> int:
+def _cells_for(rows: float, noise: float, typical: np.ndarray) -> int:
     """Return the number of cells: one where noise hides a slope, as every cell adds its own."""
-    signal = _SLOPE_SIGNAL * rows * spread / max(noise, 1e-300)
+    if not len(typical):
+        return 1
+    signal = _SLOPE_SIGNAL * rows * float(np.std(typical)) / max(noise, 1e-300)
     return int(min(max(signal**2, 1), _MOST_CELLS))
 
 
 def _edges(typical: np.ndarray, cells: int) -> np.ndarray:
     """Return inner edges of cells of equally many expected rows."""
-    if not len(typical):
-        return np.empty(0, dtype=np.int32)
     at = len(typical) * np.arange(1, cells) // cells
     return np.unique(np.sort(typical)[at]).astype(np.int32)
 
