@@ -145,7 +145,7 @@ def test_the_release_is_planned_reported_and_can_be_left_out(kind):
     without = kind(1.0, random_state=1, n_estimators=3, calibration_share=0, **settings(kind))
     assert WHAT not in str(without.fit(train).privacy_.to_dict())
     for preset in getattr(kind, "_presets", {}).values():
-        assert preset.get("calibration_share", 0) == 0
+        assert preset["calibration_share"] == 0
 
 
 def labels(counts, noise):

@@ -629,12 +629,12 @@ _PUBLISHED: dict[str, Any] = {
     "tail": 0.0,
     "intercept": False,  # X has no constant column
     "norm_bound": "longest",
+    "calibration_share": 0.0,
 }
 PRESETS = {"Algorithm2": _PUBLISHED, "AdaSSP": {"n_estimators": 1} | _PUBLISHED}
 """Published algorithm, with any number of rounds, and AdaSSP, which it boosts."""
 CLASS_PRESETS = {
-    name: {"loss": "squared", "class_weight": None, "calibration_share": 0.0} | preset
-    for name, preset in PRESETS.items()
+    name: {"loss": "squared", "class_weight": None} | preset for name, preset in PRESETS.items()
 }
 NUMBER_PRESETS = {name: {"span_share": 0.0} | preset for name, preset in PRESETS.items()}
 """The same for each task."""

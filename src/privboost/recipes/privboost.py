@@ -55,7 +55,7 @@ from privboost.recipes.common.parameters import (
 from privboost.recipes.common.plan import Budget, Plan, PlanBasis, PublicRows, Task, check_grid
 from privboost.recipes.common.posterior import Noise, largest_value
 from privboost.recipes.common.probability_calibration import check_calibration
-from privboost.recipes.common.target_range import TargetRange, plan_target_range
+from privboost.recipes.common.target_range import WHOLE_RANGE, TargetRange, plan_target_range
 from privboost.trees.cell_map import CellMap
 
 SWEEPS, PURE_SWEEPS = 12, 3
@@ -340,7 +340,7 @@ class PrivBoostPlan(Plan):
         gradient, hessian = release.deviations * self.step_values(clip)
         return Noise(float(gradient), float(hessian), _SPREAD[self.task.target])
 
-    def clip_for(self, rows: float, target_range: TargetRange) -> float:
+    def clip_for(self, rows: float, target_range: TargetRange = WHOLE_RANGE) -> float:
         """Return the clip of gradients, given the released number of rows and counts by label.
 
         For classes it grows slowly with the rows for each feature, in standard deviations of the
@@ -371,7 +371,9 @@ class PrivBoostPlan(Plan):
         noise *= _NOISE_OF_CLIP * math.sqrt(self.n_features)
         beyond = np.maximum(np.abs(residuals) - _CLIPS[:, None], 0.0) ** 2 @ counts
         best = float(_CLIPS[np.argmin(beyond + (noise * _CLIPS) ** 2 / rows)])
-        return max(best, _LEAST_CLIP * math.sqrt(float(residuals**2 @ counts / counts.sum())))
+        best = max(best, _LEAST_CLIP * math.sqrt(float(residuals**2 @ counts / counts.sum())))
+        # Effects that are measured together overshoot together, unless a clip shortens steps.
+        return best if self.settings.at_once == 1 else min(best, _CLIP)
 
     def hessian_clip_for(self, clip: float) -> float:
         """Return the clip of Hessians: a third of the gradients' clip, for classes.
@@ -610,8 +612,8 @@ def boost_privboost(
     curator: Curator,
     plan: PrivBoostPlan,
     generator: np.random.Generator,
-    track: Track,
-    target_range: TargetRange,
+    track: Track = iter,
+    target_range: TargetRange = WHOLE_RANGE,
 ) -> AdditiveScores | InteractionScores:
     """Return a model of effects, pairs and trees trained on the rows; `track` follows the rounds.
 

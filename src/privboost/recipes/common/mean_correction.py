@@ -105,7 +105,7 @@ def _cells_for(rows: float, noise: float, typical: np.ndarray) -> int:
     if not len(typical):
         return 1
     signal = _SLOPE_SIGNAL * rows * float(np.std(typical)) / max(noise, 1e-300)
-    return int(min(max(signal**2, 1), _MOST_CELLS))
+    return int(min(max(signal, 1.0), math.sqrt(_MOST_CELLS)) ** 2 + 1e-9)
 
 
 def _edges(typical: np.ndarray, cells: int) -> np.ndarray:

@@ -130,6 +130,10 @@ class TargetRange(NamedTuple):
         return scaled - float((scaled * rows).sum() / rows.sum()), rows
 
 
+WHOLE_RANGE = TargetRange(*FULL_RANGE, None)
+"""The bounds, where no range is planned."""
+
+
 def find_target_range(curator: Curator, plan: Plan) -> TargetRange:
     """Find and publish the clipping range of a number's labels; its bounds if none is planned.
 
@@ -139,7 +143,7 @@ def find_target_range(curator: Curator, plan: Plan) -> TargetRange:
     a pass; the cells of a pass follow from earlier ones.
     """
     if plan.range_release is None:
-        return TargetRange(*FULL_RANGE, None)
+        return WHOLE_RANGE
     curator.publish(Start(loss_of("number", "squared").table(1.0, 1.0)))
     low, high = -SCORE_STEPS, SCORE_STEPS  # of states, which are minus the labels
     for _ in range(PASSES):
