@@ -61,7 +61,7 @@ from privboost.models.model import Model, save_model
 from privboost.randomness.keystream import KeyStream
 from privboost.recipes import ESTIMATORS
 from privboost.recipes.common.plan import Budget, PublicRows, within_account
-from privboost.recipes.common.target_range import find_target_range
+from privboost.recipes.common.target_range import TargetRange, find_target_range
 
 _ANY_FEATURE = (NumericFeature("x", (0, 1)),)
 _ANY_DOMAIN = {
@@ -178,10 +178,11 @@ class PrivateEstimator(BaseEstimator, ABC):
             curator = run.curator(backend)
             target_range = find_target_range(curator, run.plan)
             public_choices = run.public_choices()
-            scores = self._boost(curator, run.plan, public_choices, rounds_bar(bool(self.verbose)))
+            bar = rounds_bar(bool(self.verbose))
+            scores = self._boost(curator, run.plan, target_range, public_choices, bar)
         finally:
             backend.close()
-        return Model(run.plan.encoder, scores, run.report(), target_range)
+        return Model(run.plan.encoder, scores, run.report(), target_range.ends)
 
     def _keep(self, model: Model) -> None:
         self.model_ = model
@@ -199,8 +200,18 @@ class PrivateEstimator(BaseEstimator, ABC):
         """Plan all releases, and calibrate the noise."""
 
     @abstractmethod
-    def _boost(self, curator: Curator, plan: Any, public_choices: KeyStream, track: Any) -> Any:
-        """Train on released values; `public_choices` is the randomness of public choices."""
+    def _boost(
+        self,
+        curator: Curator,
+        plan: Any,
+        target_range: TargetRange,
+        public_choices: KeyStream,
+        track: Any,
+    ) -> Any:
+        """Train on released values; `public_choices` is the randomness of public choices.
+
+        `target_range` has the noisy counts of a number's labels, if any were released.
+        """
 
     def preview(self, *, weighted: bool = False, n_rows: int | None = None) -> Preview:
         """Return the guarantee and price of a `fit`, without any row.
