@@ -62,7 +62,7 @@ from privboost.randomness.keystream import KeyStream
 from privboost.recipes import ESTIMATORS
 from privboost.recipes.common.intervals import put_units_aside, release_residuals
 from privboost.recipes.common.plan import Budget, PublicRows, within_account
-from privboost.recipes.common.target_range import find_target_range
+from privboost.recipes.common.target_range import TargetRange, find_target_range
 
 _ANY_FEATURE = (NumericFeature("x", (0, 1)),)
 _ANY_DOMAIN = {
@@ -180,11 +180,12 @@ class PrivateEstimator(BaseEstimator, ABC):
             put_units_aside(curator, run.plan)
             target_range = find_target_range(curator, run.plan)
             public_choices = run.public_choices()
-            scores = self._boost(curator, run.plan, public_choices, rounds_bar(bool(self.verbose)))
-            residuals = release_residuals(curator, run.plan, scores, target_range)
+            bar = rounds_bar(bool(self.verbose))
+            scores = self._boost(curator, run.plan, target_range, public_choices, bar)
+            residuals = release_residuals(curator, run.plan, scores, target_range.ends)
         finally:
             backend.close()
-        return Model(run.plan.encoder, scores, run.report(), target_range, residuals)
+        return Model(run.plan.encoder, scores, run.report(), target_range.ends, residuals)
 
     def _keep(self, model: Model) -> None:
         self.model_ = model
@@ -202,8 +203,18 @@ class PrivateEstimator(BaseEstimator, ABC):
         """Plan all releases, and calibrate the noise."""
 
     @abstractmethod
-    def _boost(self, curator: Curator, plan: Any, public_choices: KeyStream, track: Any) -> Any:
-        """Train on released values; `public_choices` is the randomness of public choices."""
+    def _boost(
+        self,
+        curator: Curator,
+        plan: Any,
+        target_range: TargetRange,
+        public_choices: KeyStream,
+        track: Any,
+    ) -> Any:
+        """Train on released values; `public_choices` is the randomness of public choices.
+
+        `target_range` has the noisy counts of a number's labels, if any were released.
+        """
 
     def preview(self, *, weighted: bool = False, n_rows: int | None = None) -> Preview:
         """Return the guarantee and price of a `fit`, without any row.

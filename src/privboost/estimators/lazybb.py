@@ -28,6 +28,7 @@ from privboost.mechanisms.utilities import MOST_VOTES
 from privboost.models.votes import NO_COUNT, VoteScores
 from privboost.randomness.keystream import KeyStream
 from privboost.recipes.common.plan import Budget
+from privboost.recipes.common.target_range import TargetRange
 from privboost.recipes.lazybb import (
     PRESETS,
     LazyBBParameters,
@@ -183,6 +184,11 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):
         return plan_lazybb(self.get_params(deep=False), encoder, budget, n_rows)
 
     def _boost(
-        self, curator: Curator, plan: LazyBBPlan, public_choices: KeyStream, track: Any
+        self,
+        curator: Curator,
+        plan: LazyBBPlan,
+        target_range: TargetRange,
+        public_choices: KeyStream,
+        track: Any,
     ) -> VoteScores:
         return boost_lazybb(curator, plan, track)  # which has no random structure
