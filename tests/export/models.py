@@ -13,7 +13,7 @@ import privboost
 from privboost import Domain, load_model
 from privboost.data.encoding import Encoder
 from privboost.models.additive import AdditiveScores
-from privboost.models.intervals import Residuals
+from privboost.models.intervals import Nonconformity
 from privboost.models.model import Model
 from tests.stored import FOLDER, table_of
 from tests.tables import make_frame
@@ -73,6 +73,6 @@ def models_with_intervals() -> dict[str, Model]:
         target = {"name": "lower", "bounds": bounds, "scale": scale}
         model = made_model({"upper": {"kind": "numeric", "bounds": [0, 1]}}, target)
         for last in (0.0, 900.0):
-            residuals = Residuals(edges, np.array([5000.0, 100.0, last]), 1.0)
-            made[f"{scale} {bounds} {last:g}"] = replace(model, residuals=residuals)
+            residuals = Nonconformity(edges, np.array([5000.0, 100.0, last]), 1.0)
+            made[f"{scale} {bounds} {last:g}"] = replace(model, nonconformity=residuals)
     return made

@@ -625,7 +625,7 @@ def ask_aside(run, backend):
     """Ask for the residuals of units put aside."""
     backend.apply(Start(run.plan.task.table(0.3, 1.0), 1))
     edges = np.array([100, 1000], dtype=np.int32)
-    return backend.sum(ScoreCounts(edges, 1), run.plan.residual_releases[0])
+    return backend.sum(ScoreCounts(edges, 1), run.plan.conformal_releases[0])
 
 
 @pytest.mark.parametrize("trust", ["server", "distributed"])

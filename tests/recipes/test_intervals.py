@@ -38,7 +38,7 @@ from privboost.losses.base import UNKNOWN_LABEL
 from privboost.losses.logistic import LOGISTIC
 from privboost.losses.squared import SQUARED_NUMBER
 from privboost.mechanisms.curator import Curator
-from privboost.models.intervals import NOISE_PROBABILITY, Residuals
+from privboost.models.intervals import NOISE_PROBABILITY, Nonconformity
 from privboost.models.model import model_bytes, read_model
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.sampling import Sample
@@ -59,7 +59,7 @@ COINS = Sample(np.arange(32, dtype=np.uint8), 0.3)
 EDGES = np.linspace(-SCORE_STEPS, SCORE_STEPS, 21).astype(np.int32)
 
 
-def aside(part, what="residuals", fraction=0.3, covering=TRAINING):
+def aside(part, what="nonconformity", fraction=0.3, covering=TRAINING):
     return ParallelRelease.of(what, covering, part, fraction, CLIP_STEPS)
 
 
@@ -338,7 +338,7 @@ def test_the_nearest_counts_are_those_of_a_simplex():
 
 def test_without_noise_an_edge_is_the_first_that_leaves_out_few_enough():
     edges = np.arange(10, 110, 10, dtype=np.int32)
-    residuals = Residuals(edges, np.full(11, 10.0), 0.0)
+    residuals = Nonconformity(edges, np.full(11, 10.0), 0.0)
     for coverage in (0.5, 0.8, 0.9, 0.99):
         most = (1 - coverage) * (110 + 1) - 1
         fine = [edge for k, edge in enumerate(edges) if 110 - 10 * (k + 1) <= most + 1e-9]
@@ -346,7 +346,7 @@ def test_without_noise_an_edge_is_the_first_that_leaves_out_few_enough():
         assert residuals.half_width(coverage) == expected
     widths = [residuals.half_width(coverage) for coverage in np.linspace(0.05, 0.95, 19)]
     assert widths == sorted(widths)
-    assert Residuals(edges[:0], np.array([50.0]), 0.0).half_width(0.5) == math.inf
+    assert Nonconformity(edges[:0], np.array([50.0]), 0.0).half_width(0.5) == math.inf
 
 
 def simulated(rows, sigma, repeats, margin=True):
@@ -362,7 +362,7 @@ def simulated(rows, sigma, repeats, margin=True):
         own = np.abs(rng.normal(0, 0.2, rows)) * SCORE_STEPS
         edges = fine_edges(rough, counts(own, rough, 3 * sigma), sigma)
         noisy = counts(own, edges, sigma)
-        half = Residuals(edges, noisy, sigma if margin else 0.0).half_width(0.9)
+        half = Nonconformity(edges, noisy, sigma if margin else 0.0).half_width(0.9)
         covered.append(1.0 if half == math.inf else math.erf(half / 0.2 / math.sqrt(2)))
     return np.array(covered)
 
@@ -489,7 +489,9 @@ def test_a_fit_costs_its_budget_and_says_what_was_put_aside():
     assert all("no cost of its own" in one["mechanism"] for one in said)
     plan = model._plan(Encoder.of(domain_of()), None, Budget(2.0, 1e-6))
     assert plan.accountant.cost(plan.releases, 1e-6) <= 2.0
-    paid = [GaussianRelease(e.what, e.noise, e.steps, 1, 1, (1.0,)) for e in plan.residual_releases]
+    paid = [
+        GaussianRelease(e.what, e.noise, e.steps, 1, 1, (1.0,)) for e in plan.conformal_releases
+    ]
     shared = [p for p in plan.releases if p.event is plan.range_release]
     other = plan.accountant.cost([*shared, *(Planned(event, 1) for event in paid)], 1e-6)
     assert 1.5 < other <= 2.0
@@ -498,7 +500,7 @@ def test_a_fit_costs_its_budget_and_says_what_was_put_aside():
 
 def test_without_a_fraction_nothing_is_put_aside():
     plain = fit(conformal_fraction=0.0)
-    assert plain.model_.residuals is None
+    assert plain.model_.nonconformity is None
     assert "conformal_fraction" not in plain.privacy_.parameters
     with pytest.raises(AttributeError, match="conformal_fraction"):
         plain.predict_interval(table(5))
@@ -523,7 +525,7 @@ def test_pure_budgets_and_units_of_several_rows_are_refused_before_anything_is_s
         domain = make_domain(NUMBER, {"column": "person", "max_rows": most})
         model = PrivBoostRegressor(2.0, 1e-6, domain, conformal_fraction=0.4, random_state=1)
         if most == 1:
-            assert model.fit(make_frame(400, target=NUMBER)).model_.residuals is not None
+            assert model.fit(make_frame(400, target=NUMBER)).model_.nonconformity is not None
         else:
             with pytest.raises(ValueError, match="max_rows=1"):
                 model.fit(make_frame(400, target=NUMBER))
@@ -535,8 +537,8 @@ def test_public_rows_have_exact_residuals():
     model = PrivBoostRegressor(
         math.inf, 1e-6, domain_of(), n_estimators=6, random_state=1, **how
     ).fit(frame)
-    assert model.model_.residuals.deviation == 0
-    assert 800 < model.model_.residuals.counts.sum() < 1000
+    assert model.model_.nonconformity.deviation == 0
+    assert 800 < model.model_.nonconformity.counts.sum() < 1000
     assert 0.88 < coverage_of(model, table(4000, 5)) < 0.93
 
 
@@ -568,10 +570,10 @@ def test_a_model_keeps_its_intervals(tmp_path):
 )
 def test_forged_residuals_are_refused(forgery):
     model = fit(n_estimators=2, interactions=False).model_
-    honest = Residuals(np.array([1, 2], dtype=np.int32), np.ones(3), 1.0)
-    read_model(model_bytes(replace(model, residuals=honest)), "file")
+    honest = Nonconformity(np.array([1, 2], dtype=np.int32), np.ones(3), 1.0)
+    read_model(model_bytes(replace(model, nonconformity=honest)), "file")
     with pytest.raises(ModelFileError):
-        read_model(model_bytes(replace(model, residuals=replace(honest, **forgery))), "file")
+        read_model(model_bytes(replace(model, nonconformity=replace(honest, **forgery))), "file")
 
 
 # Sets of classes
@@ -673,6 +675,6 @@ def test_weights_count_in_intervals():
         sample_weight_bound=2,
     )
     frame = make_frame(2000, target=NUMBER)
-    whole = model.fit(frame, sample_weight="weight").model_.residuals.counts.sum()
-    light = model.fit(frame.assign(weight=0.2), sample_weight="weight").model_.residuals
+    whole = model.fit(frame, sample_weight="weight").model_.nonconformity.counts.sum()
+    light = model.fit(frame.assign(weight=0.2), sample_weight="weight").model_.nonconformity
     assert light.counts.sum() < 0.5 * whole

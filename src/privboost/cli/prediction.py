@@ -79,7 +79,7 @@ def interval_columns(model: Model, table: Any, coverage: float) -> dict[str, np.
     ValueError
         If the model holds none.
     """
-    if model.residuals is None:
+    if model.nonconformity is None:
         raise ValueError(
             "--interval: this model holds no prediction intervals; one that was trained with a "
             "conformal_fraction above 0 does"

@@ -47,7 +47,7 @@ def export(model: Model) -> bytes:
     formula = Formula.of(model)
     names = [column.name for column in formula.columns]
     wanted = ["prediction", "probabilities", "scores"]
-    wanted += [] if model.residuals is None else ["lower", "upper"]
+    wanted += [] if model.nonconformity is None else ["lower", "upper"]
     results = {name: free_name(name, names) for name in wanted}
     graph = _Graph([*names, *results.values()])
     codes = [_code(graph, column) for column in formula.columns]
@@ -267,7 +267,7 @@ def _add_results(graph: _Graph, model: Model, scores: str, names: dict[str, str]
         clipped = graph.add("Clip", number, *ends)
         numbers = _from_scale(graph, clipped, target.inverse_scale_name)
         graph.output(numbers, names["prediction"], "float64", ["rows"], target.name)
-        if model.residuals is not None:
+        if model.nonconformity is not None:
             _add_interval(graph, model, row, names)
         return
     best = (

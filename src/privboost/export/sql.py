@@ -87,7 +87,7 @@ def sql_text(model: Model, table: str = "rows") -> str:
     named = {f"s{output}": score for output, score in enumerate(scores)}
     own_scores = [f"s.{name}" for name in named]
     results = _results(model, own_scores)
-    if model.residuals is not None and not isinstance(domain.target, ClassTarget):
+    if model.nonconformity is not None and not isinstance(domain.target, ClassTarget):
         results |= _interval_ends(model, own_scores[0])
     new = _new_names(results, [*domain.feature_names, domain.target.name])
     added = {_identifier(name): what for name, what in zip(new, results.values(), strict=True)}

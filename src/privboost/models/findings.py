@@ -273,8 +273,8 @@ def _labels(view: _View) -> Iterator[Finding]:
 
 def _intervals(view: _View) -> Iterator[Finding]:
     """Check that intervals, or sets, of the usual coverage say anything."""
-    residuals = view.model.residuals
-    if residuals is not None and residuals.threshold(EXPORTED_COVERAGE) is None:
+    nonconformity = view.model.nonconformity
+    if nonconformity is not None and nonconformity.threshold(EXPORTED_COVERAGE) is None:
         classes = isinstance(view.model.domain.target, ClassTarget)
         what = "sets" if classes else "intervals"
         trivial = "hold all classes" if classes else "are the bounds"

@@ -24,7 +24,7 @@ _MOST_CELLS = 2**16
 
 
 @dataclass(frozen=True, eq=False)
-class Residuals(DeclaredState):
+class Nonconformity(DeclaredState):
     """A noisy histogram of the nonconformity of rows that no release of training used.
 
     Nonconformity is the absolute residual of a number, and minus the score of a row's own class.
@@ -74,12 +74,12 @@ class Residuals(DeclaredState):
     @classmethod
     def from_payload(cls, payload: Any, least: int) -> Self:
         """Read and check what a file holds; `least` is the least edge."""
-        payload = need_keys(payload, "residuals", {"edges", "counts", "deviation"})
+        payload = need_keys(payload, "nonconformity", {"edges", "counts", "deviation"})
         edges, counts = payload["edges"], payload["counts"]
         fits = isinstance(edges, np.ndarray) and edges.ndim == 1 and len(edges) < _MOST_CELLS
-        need(fits, "residuals.edges", "an array of one dimension is needed")
-        need_array(edges, "residuals.edges", np.int32, (len(edges),), least, LARGEST_RESIDUAL)
-        need(bool((edges[1:] > edges[:-1]).all()), "residuals.edges", "edges must increase")
-        need_finite(counts, "residuals.counts", (len(edges) + 1,))
-        deviation = need_number(payload["deviation"], "residuals.deviation", 0)
+        need(fits, "nonconformity.edges", "an array of one dimension is needed")
+        need_array(edges, "nonconformity.edges", np.int32, (len(edges),), least, LARGEST_RESIDUAL)
+        need(bool((edges[1:] > edges[:-1]).all()), "nonconformity.edges", "edges must increase")
+        need_finite(counts, "nonconformity.counts", (len(edges) + 1,))
+        deviation = need_number(payload["deviation"], "nonconformity.deviation", 0)
         return cls(edges, counts, deviation)

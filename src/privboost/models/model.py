@@ -44,7 +44,7 @@ from privboost.models.checks import (
 from privboost.models.explain import explain_model, explain_rows
 from privboost.models.findings import find
 from privboost.models.interactions import InteractionScores
-from privboost.models.intervals import Residuals
+from privboost.models.intervals import Nonconformity
 from privboost.models.linear import LinearScores
 from privboost.models.scores import NO_ERRORS, Scores
 from privboost.models.trees import MarginScores, TreeScores
@@ -96,7 +96,7 @@ class Model(DeclaredState):
     span : (int, int)
         The target clipping range of a number in `grid.LABEL_STEPS`, to which scores of −1 and 1
         correspond; by default its bounds.
-    residuals : Residuals, optional
+    nonconformity : Nonconformity, optional
         The released histogram that prediction intervals, or sets of classes, follow from.
     """
 
@@ -104,7 +104,7 @@ class Model(DeclaredState):
     scores: Scores
     privacy: PrivacyReport
     span: tuple[int, int] = FULL_RANGE
-    residuals: Residuals | None = None
+    nonconformity: Nonconformity | None = None
 
     def __repr__(self) -> str:
         features, target = len(self.domain.features), self.domain.target.name
@@ -332,12 +332,12 @@ class Model(DeclaredState):
         coverage : float
             As in `predict_interval`.
         """
-        if self.residuals is None or isinstance(self.domain.target, ClassTarget):
+        if self.nonconformity is None or isinstance(self.domain.target, ClassTarget):
             raise AttributeError(
                 "predict_interval: no units were put aside for intervals; only a regressor with a "
                 "conformal_fraction above 0 has them"
             )
-        return self.residuals.half_width(check_share("coverage", coverage))
+        return self.nonconformity.half_width(check_share("coverage", coverage))
 
     def predict_set(
         self, data: Any, coverage: float = 0.9, n_jobs: int | None = None
@@ -380,12 +380,12 @@ class Model(DeclaredState):
         >>> bool(1 < sets.sum(axis=1).mean() < 1.5)
         True
         """
-        if self.residuals is None or not isinstance(self.domain.target, ClassTarget):
+        if self.nonconformity is None or not isinstance(self.domain.target, ClassTarget):
             raise AttributeError(
                 "predict_set: no units were put aside for sets of classes; only a classifier with "
                 "a conformal_fraction above 0 has them"
             )
-        edge = self.residuals.threshold(check_share("coverage", coverage))
+        edge = self.nonconformity.threshold(check_share("coverage", coverage))
         if is_remote(data):
             raise ValueError("predict_set: rows of a cluster are not collected; pass local rows")
         scores = self.decision_function(data, n_jobs=n_jobs)
@@ -696,8 +696,8 @@ def model_bytes(model: Model) -> bytes:
     }
     if model.span != FULL_RANGE:
         payload["span"] = list(model.span)
-    if model.residuals is not None:
-        payload["residuals"] = model.residuals.to_payload()
+    if model.nonconformity is not None:
+        payload["nonconformity"] = model.nonconformity.to_payload()
     return MODEL_FILE.seal(codec.dump(payload, _MAGIC))
 
 
@@ -752,7 +752,7 @@ def read_model(data: bytes | memoryview, path: str) -> Model:
 
 def _read(payload: Any) -> Model:
     payload = dict(payload)
-    span, residuals = payload.pop("span", None), payload.pop("residuals", None)
+    span, nonconformity = payload.pop("span", None), payload.pop("nonconformity", None)
     payload = need_keys(payload, "file", {"kind", "domain", "edges", "scores", "privacy"})
     encoder = read_encoder(payload["domain"], payload["edges"])
     target = encoder.domain.target
@@ -766,15 +766,15 @@ def _read(payload: Any) -> Model:
         scores,
         read_report(payload["privacy"]),
         _read_span(span, target),
-        _read_residuals(residuals, target),
+        _read_nonconformity(nonconformity, target),
     )
 
 
-def _read_residuals(value: Any, target: Target) -> Residuals | None:
+def _read_nonconformity(value: Any, target: Target) -> Nonconformity | None:
     """Return the nonconformity of rows put aside; most files have none."""
     if value is None:
         return None
-    return Residuals.from_payload(value, -(2**30) if isinstance(target, ClassTarget) else 1)
+    return Nonconformity.from_payload(value, -(2**30) if isinstance(target, ClassTarget) else 1)
 
 
 def _read_span(value: Any, target: Target) -> tuple[int, int]:

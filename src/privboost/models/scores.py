@@ -18,7 +18,7 @@ from privboost.data.encoding import Encoder
 from privboost.data.rows import Codes, Layout
 from privboost.explanations.explanation import Explanation
 from privboost.explanations.terms import Coefficients, Finding, VoteSummary
-from privboost.models.intervals import Residuals
+from privboost.models.intervals import Nonconformity
 from privboost.models.parts import ScoreParts
 from privboost.randomness.keystream import fixed_generator
 from privboost.reports.report import PrivacyReport
@@ -108,7 +108,7 @@ class ModelView(Protocol):
     @property
     def span(self) -> tuple[int, int]: ...
     @property
-    def residuals(self) -> Residuals | None: ...
+    def nonconformity(self) -> Nonconformity | None: ...
     @property
     def classes(self) -> np.ndarray: ...
     @property

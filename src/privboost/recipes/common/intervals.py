@@ -22,7 +22,7 @@ from privboost.data.rows import LARGEST_RESIDUAL
 from privboost.engine.queries import ScoreCounts
 from privboost.engine.updates import AddCellValues, AddTreeValues
 from privboost.mechanisms.curator import Curator
-from privboost.models.intervals import Residuals
+from privboost.models.intervals import Nonconformity
 from privboost.models.parts import ScoreParts
 from privboost.models.scores import Scores
 from privboost.recipes.common.initial_score import publish_initial_scores
@@ -94,7 +94,7 @@ def plan_intervals(made: PlannedReleases, covered_by: str, fraction: float) -> d
         ]
     return {
         "releases": (*made.releases, *(Planned(event, 1) for event in events)),
-        "residual_releases": tuple(events),
+        "conformal_releases": tuple(events),
         "conformal_fraction": fraction,
     }
 
@@ -106,32 +106,32 @@ def put_units_aside(curator: Curator, plan: Plan) -> None:
     -------
     Spends nothing: coins are secret, and do not depend on the rows.
     """
-    for event in plan.residual_releases[:1]:
+    for event in plan.conformal_releases[:1]:
         curator.put_aside(plan.conformal_fraction, event)
 
 
-def release_residuals(
+def release_nonconformity(
     curator: Curator, plan: Plan, scores: Scores, span: tuple[int, int]
-) -> Residuals | None:
-    """Return the noisy histogram of the absolute residuals of units put aside, if there are any.
+) -> Nonconformity | None:
+    """Return the noisy histogram of the nonconformity of units put aside, if there are any.
 
     `scores` are those of the finished model, and `span` is the clipping range of labels.
 
     Privacy
     -------
-    Spends `plan.residual_releases`, each once, on units put aside, which took part in no release
+    Spends `plan.conformal_releases`, each once, on units put aside, which took part in no release
     since. Cells follow from released values. A unit has one row, and a row lies in one cell.
     """
-    if not plan.residual_releases:
+    if not plan.conformal_releases:
         return None
     publish_scores(curator, plan, scores.parts())
     curator.use_aside()
-    rough, fine = plan.residual_releases
+    rough, fine = plan.conformal_releases
     edges = _CLASS_EDGES if plan.task.target == "classes" else rough_edges(span)
     counts, _ = _release(curator, plan, rough, edges)
     sigma = float(fine.deviations[0]) * plan.count_step
     edges = fine_edges(edges, counts, sigma)
-    return Residuals(edges, *_release(curator, plan, fine, edges))
+    return Nonconformity(edges, *_release(curator, plan, fine, edges))
 
 
 def publish_scores(curator: Curator, plan: Plan, parts: ScoreParts) -> None:
