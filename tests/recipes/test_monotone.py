@@ -6,7 +6,7 @@ import pytest
 from privboost import PrivBoostClassifier, PrivBoostRegressor
 from privboost.models.additive import AdditiveScores
 from privboost.models.interactions import InteractionScores
-from privboost.recipes.common import posterior_kernels as posterior_kernels
+from privboost.recipes.common.monotone import rise
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
 
@@ -25,11 +25,11 @@ def test_the_nearest_values_that_never_fall(size):
     rng = np.random.default_rng(size)
     values, weights = rng.normal(0, 1, size), rng.uniform(0.1, 3, size)
     found = values.copy()
-    posterior_kernels.rise(found, weights)
+    rise(found, weights)
     np.testing.assert_allclose(found, nearest_rising(values, weights), atol=1e-12)
     assert (np.diff(found) >= 0).all()
     again = found.copy()
-    posterior_kernels.rise(again, weights)
+    rise(again, weights)
     assert (again == found).all()
 
 
