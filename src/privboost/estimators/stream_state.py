@@ -122,6 +122,8 @@ class RowStream:
             )
         if _clips(plan) != self.clips:
             raise ValueError("gradient_clip and hessian_clip must equal those of the first batch")
+        if dict(plan.settings.monotone) != self.parameters.get("monotone", {}):
+            raise ValueError("monotone must equal that of the first batch, whose trees keep to it")
         check_scores(self.most_score + _most_score(plan))
         count = plan.settings.n_updates * plan.task.n_outputs + plan.settings.refinements
         for budget, used in self.budgets:

@@ -647,6 +647,16 @@ def plan_privboost(
     return plan
 
 
+def named_in(interactions: Any, groups: Any) -> list[str]:
+    """Return the features that two unchecked parameters name; none where they are not allowed."""
+    try:
+        pairs = _check_interactions("interactions", interactions)
+        listed = [*_check_groups("interaction_constraints", groups)]
+    except ValueError:
+        return []
+    return list(dict.fromkeys(chain(*(pairs if isinstance(pairs, tuple) else ()), *listed)))
+
+
 def _check_named(settings: PrivBoostParameters, encoder: Encoder) -> None:
     """Refuse interactions of features that are not there."""
     pairs = settings.interactions if isinstance(settings.interactions, tuple) else ()

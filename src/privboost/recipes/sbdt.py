@@ -43,6 +43,7 @@ from privboost.recipes.common.candidates import (
     even_thresholds,
 )
 from privboost.recipes.common.initial_score import initial_release
+from privboost.recipes.common.monotone import MONOTONE, CellOrder, check_slopes, slopes_of
 from privboost.recipes.common.newton import NewtonPlan, NewtonStep
 from privboost.recipes.common.parameters import (
     SPAN_SHARE,
@@ -62,6 +63,7 @@ from privboost.recipes.common.plan import (
     ReleaseShare,
     Task,
     check_grid,
+    grid_step,
 )
 from privboost.recipes.common.probability_calibration import (
     calibrate_scores,
@@ -89,6 +91,7 @@ class SBDTParameters(Parameters):
     """Parameters of S-BDT."""
 
     _apart: ClassVar[tuple[str, ...]] = (*newton.NEWTON_STEP, "loss")
+    _where_set: ClassVar[tuple[str, ...]] = ("monotone",)
 
     n_estimators: int = parameter(None, *newton.TREES, by_task=(300, 100))
     max_depth: int = parameter(None, *newton.DEPTH, by_task=(6, 2))
@@ -213,6 +216,7 @@ class SBDTParameters(Parameters):
         '"floor" takes the sum as 0, "zero" makes the leaf\'s value 0, as S-BDT\'s authors do.',
     )
     span_share: float = parameter(None, *SPAN_SHARE, by_task=(0.0, 0.05))
+    monotone: tuple[tuple[str, int], ...] = parameter(None, *MONOTONE, by_task=((), ()))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -278,6 +282,22 @@ class SBDTPlan(NewtonPlan):
     hessian: GaussianRelease | None
     life: IndividualBudget | None
 
+    def leaf_values(self, tree: Tree, gradient: np.ndarray, hessian: np.ndarray) -> np.ndarray:
+        """Return the values of a tree's leaves from released sums, in score steps.
+
+        With `monotone` they are near values that keep to the order of the leaves.
+        """
+        values = self.step.values(gradient, hessian, self.weight_bound)
+        values[self.settings.left_at_zero(hessian)] = 0
+        if not self.settings.monotone:
+            return values
+        slopes = slopes_of(self.settings.monotone, self.encoder)
+        order = CellOrder.of_tree(tree, slopes, self.encoder.layout.n_codes)
+        if order is None:
+            return values
+        curvature = np.maximum(hessian * (self.step.hessian_clip * grid_step(self.weight_bound)), 0)
+        return order.nearest(values, curvature + self.step.reg_lambda)
+
 
 def plan_sbdt(
     given: Mapping[str, Any],
@@ -306,6 +326,7 @@ def plan_sbdt(
     trees = settings.n_estimators + settings.extra_estimators
     newton.check_scores(trees * step.leaf_clip * step.learning_rate)
     basis = PlanBasis(encoder, weight_bound, budget, given["accountant"], settings.loss)
+    check_slopes(settings.monotone, encoder, basis.task.n_outputs)
     if batch is not None and target == "classes" and settings.loss != "logistic":
         raise ValueError('a stream of classes needs loss="logistic": its states are log-odds')
     check_calibration(settings.calibration_share, target, settings.loss)
@@ -573,8 +594,12 @@ def add_trees(
             query = TreeSums(batch, output, settings.statistics)
             sums = curator.sums(query, plan.leaf)
             hessian[output] = sums[..., 1]
-            leaves = plan.step.values(sums[..., 0], sums[..., 1], plan.weight_bound)
-            leaves[settings.left_at_zero(sums[..., 1])] = 0
+            leaves = np.stack(
+                [
+                    plan.leaf_values(tree, own[:, 0], own[:, 1])
+                    for tree, own in zip(batch, sums, strict=True)
+                ]
+            )
             steps[output] = np.rint(leaves / len(batch))  # trees of one batch are averaged
             curator.publish(AddTreeValues(batch, steps[output], output))
         trees += batch
