@@ -6,7 +6,7 @@ random trees of Maddock et al. are the same recipe with other parameters (`TR` a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
@@ -43,7 +43,7 @@ from privboost.recipes.common.candidates import (
     even_thresholds,
 )
 from privboost.recipes.common.initial_score import initial_release
-from privboost.recipes.common.monotone import MONOTONE, CellOrder, check_slopes, slopes_of
+from privboost.recipes.common.monotone import MONOTONE, RisingTrees, check_slopes, slopes_of
 from privboost.recipes.common.newton import NewtonPlan, NewtonStep
 from privboost.recipes.common.parameters import (
     SPAN_SHARE,
@@ -63,7 +63,6 @@ from privboost.recipes.common.plan import (
     ReleaseShare,
     Task,
     check_grid,
-    grid_step,
 )
 from privboost.recipes.common.probability_calibration import (
     calibrate_scores,
@@ -282,21 +281,10 @@ class SBDTPlan(NewtonPlan):
     hessian: GaussianRelease | None
     life: IndividualBudget | None
 
-    def leaf_values(self, tree: Tree, gradient: np.ndarray, hessian: np.ndarray) -> np.ndarray:
-        """Return the values of a tree's leaves from released sums, in score steps.
-
-        With `monotone` they are near values that keep to the order of the leaves.
-        """
-        values = self.step.values(gradient, hessian, self.weight_bound)
-        values[self.settings.left_at_zero(hessian)] = 0
-        if not self.settings.monotone:
-            return values
+    def rising_trees(self, tables: Sequence[np.ndarray] | None = None) -> RisingTrees:
+        """Return trees that keep to `monotone`, given the tables of earlier ones."""
         slopes = slopes_of(self.settings.monotone, self.encoder)
-        order = CellOrder.of_tree(tree, slopes, self.encoder.layout.n_codes)
-        if order is None:
-            return values
-        curvature = np.maximum(hessian * (self.step.hessian_clip * grid_step(self.weight_bound)), 0)
-        return order.nearest(values, curvature + self.step.reg_lambda)
+        return RisingTrees(slopes, self.encoder.layout.n_codes, tables)
 
 
 def plan_sbdt(
@@ -546,7 +534,19 @@ def boost_sbdt(
     """
     before = newton.start_boosting(curator, plan, plan.settings.init_clip)
     model = add_trees(curator, plan, generator, before, track)
-    return calibrate_scores(curator, plan, plan.calibration_release, model)
+    found = calibrate_scores(curator, plan, plan.calibration_release, model)
+    return _settled(plan, found) if plan.settings.monotone else found
+
+
+def _settled(plan: SBDTPlan, model: TreeScores) -> TreeScores:
+    """Return calibrated trees that keep to `monotone`, whatever rounding did to their sums."""
+    rising, forests = plan.rising_trees(), []
+    for forest in model.forests:
+        even = np.ones(forest.values.shape[2])
+        values = [rising.add(forest.tree(k), own[0], even) for k, own in enumerate(forest.values)]
+        whole = np.stack(values)[:, None].astype(np.int32)
+        forests.append(replace(forest, values=whole))
+    return replace(model, forests=tuple(forests))
 
 
 def add_trees(
@@ -570,6 +570,7 @@ def add_trees(
     )
     if plan.life is not None:
         curator.open_budget(plan.life)
+    rising = plan.rising_trees([table[0] for table in before.parts().tables])
     thresholds: Thresholds = even_thresholds(
         plan.encoder, None if settings.candidates == "all" else settings.n_candidates
     )
@@ -594,13 +595,11 @@ def add_trees(
             query = TreeSums(batch, output, settings.statistics)
             sums = curator.sums(query, plan.leaf)
             hessian[output] = sums[..., 1]
-            leaves = np.stack(
-                [
-                    plan.leaf_values(tree, own[:, 0], own[:, 1])
-                    for tree, own in zip(batch, sums, strict=True)
-                ]
-            )
-            steps[output] = np.rint(leaves / len(batch))  # trees of one batch are averaged
+            leaves = plan.step.values(sums[..., 0], sums[..., 1], plan.weight_bound)
+            leaves[settings.left_at_zero(sums[..., 1])] = 0
+            leaves = leaves / len(batch)  # trees of one batch are averaged
+            weights = plan.step.curvature(sums[..., 1], plan.weight_bound)
+            steps[output] = [rising.add(*each) for each in zip(batch, leaves, weights, strict=True)]
             curator.publish(AddTreeValues(batch, steps[output], output))
         trees += batch
         values += list(steps.transpose(1, 0, 2))

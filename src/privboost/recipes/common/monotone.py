@@ -134,6 +134,63 @@ class CellOrder:
         return found
 
 
+class RisingTrees:
+    """Trees whose sum keeps to monotone constraints, one after another.
+
+    A tree of several features keeps to them by itself. Those of one feature add up to a table by
+    code, and do so together: were each to rise by itself, noise that made an early one too steep
+    could never be taken back.
+
+    Parameters
+    ----------
+    slopes, n_codes : sequences of int
+        Direction of each feature's effect, 0 for any, and its number of codes.
+    tables : sequence of arrays, optional
+        Sum of earlier trees of each feature alone, by code.
+    """
+
+    def __init__(
+        self,
+        slopes: Sequence[int],
+        n_codes: Sequence[int],
+        tables: Sequence[np.ndarray] | None = None,
+    ) -> None:
+        self._slopes, self._n_codes = slopes, n_codes
+        earlier = [np.zeros(n) for n in n_codes] if tables is None else tables
+        self._totals = {
+            f: np.array(earlier[f], dtype=np.float64) for f, slope in enumerate(slopes) if slope
+        }
+
+    def add(self, tree: Tree, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Add a tree; return its values, whole numbers that are near the given ones.
+
+        Changes are squared, with positive weights.
+        """
+        feature = tree.only_feature
+        if feature in self._totals:
+            return self._add_single(tree, feature, values, weights)
+        order = None
+        if feature is None and self._totals:
+            order = CellOrder.of_tree(tree, self._slopes, self._n_codes)
+        return np.rint(values if order is None else order.nearest(values, weights))
+
+    def _add_single(
+        self, tree: Tree, feature: int, values: np.ndarray, weights: np.ndarray
+    ) -> np.ndarray:
+        """Add a tree of one feature with a slope: the table goes its way across leaves."""
+        slope, total = self._slopes[feature], self._totals[feature]
+        leaf_of = tree.leaf_of_codes()[: len(total)].astype(np.int64)
+        last = np.flatnonzero(np.diff(leaf_of[:-1]))  # codes of numbers that end a leaf
+        leaves = leaf_of[np.append(last, len(total) - 2)]
+        before = np.append(0, np.cumsum(slope * (total[last + 1] - total[last])))
+        upward = slope * values[leaves] + before
+        rise(upward, np.array(weights[leaves], dtype=np.float64))
+        found: np.ndarray = np.rint(values)
+        found[leaves] = slope * (np.rint(upward) - before)
+        total += found[leaf_of]
+        return found
+
+
 @compiled
 def rise(values, weights):  # type: ignore[no-untyped-def]
     """Replace values by the nearest ones that never fall: pool adjacent violators.
