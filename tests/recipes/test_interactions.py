@@ -5,7 +5,7 @@ import pytest
 
 from privboost import PrivBoostClassifier
 from privboost._core.grid import SCORE_STEPS
-from privboost.recipes.common.interactions import CodeQuantiles, Interactions
+from privboost.recipes.common.interactions import Allowed, CodeQuantiles, Interactions
 from privboost.recipes.common.posterior import (
     VARIANCES,
     Effect,
@@ -85,9 +85,8 @@ def test_numbers_stand_in_their_order_and_categories_in_that_of_effects():
 
 
 def joined(quantiles, rounds=100, cells=64):
-    return Interactions(
-        quantiles, NOISE, cells, rounds, (0.1, 0.1), most=3.0, free=[True] * len(quantiles)
-    )
+    allowed = Allowed((tuple(range(len(quantiles))),), (0,) * len(quantiles))
+    return Interactions(quantiles, NOISE, cells, rounds, (0.1, 0.1), 3.0, allowed)
 
 
 def test_features_of_a_large_effect_are_looked_at_more_often():

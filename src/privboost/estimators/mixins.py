@@ -1,4 +1,4 @@
-"""Parts of estimators: named features, presets, probabilities where the loss gives log-odds, staged predictions."""
+"""Parts of estimators: named features, presets, probabilities of the loss, staged predictions."""
 
 from __future__ import annotations
 

@@ -46,7 +46,10 @@ class PrivBoostEstimator(MonotoneEstimator):
         return plan_privboost(self.get_params(deep=False), encoder, weight_bound, budget)
 
     def _named_features(self) -> list[str]:
-        return [*super()._named_features(), *named_in(self.interactions, self.interaction_constraints)]
+        return [
+            *super()._named_features(),
+            *named_in(self.interactions, self.interaction_constraints),
+        ]
 
     def _boost(
         self, curator: Curator, plan: PrivBoostPlan, public_choices: KeyStream, track: Any

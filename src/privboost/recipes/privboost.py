@@ -201,9 +201,9 @@ class PrivBoostParameters(Parameters):
         Constraint(_check_interactions, 'bool, int or list such as ["age*income"]'),
         "Whether features are measured jointly as well, in pairs and by random trees, where the "
         "released number of rows says that it pays. A number is the most pairs (for each class "
-        "beyond two classes), without trees: those are kept that explain most. A list has the pairs, "
-        "which are always measured, and no others. If False, and where delta is 0, the model is "
-        "purely additive.",
+        "beyond two classes), without trees: those are kept that explain most. A list has the "
+        "pairs, which are always measured, and no others. If False, and where delta is 0, the "
+        "model is purely additive.",
     )
     interaction_constraints: tuple[tuple[str, ...], ...] = parameter(
         None,
@@ -493,7 +493,9 @@ class PrivBoostPlan(Plan):
     def _divided(self, part: float, joint: int) -> Measurements:
         """Return measurements of which so many are joint, and cost a part of the reserve."""
         outputs = self.task.n_outputs
-        joint_queries = min(self.settings.at_once, max(joint, 1), self.allowed.n_pairs or max(joint, 1))
+        joint_queries = min(
+            self.settings.at_once, max(joint, 1), self.allowed.n_pairs or max(joint, 1)
+        )
         n_single, features = self.settings.single_rounds(self.n_features)
         n_joint = -(-joint // joint_queries)
         single = self._release(_describe(features), features, outputs * n_single / (1 - part))

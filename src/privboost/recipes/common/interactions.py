@@ -149,7 +149,7 @@ class Pair:
         return self._explained(self.effect.values)
 
     @property
-    def promise(self) -> float:
+    def expected_gain(self) -> float:
         """The same of its posterior mean, before rows take any of it."""
         return self._explained(self.effect.goal)
 
@@ -237,7 +237,9 @@ class Interactions:
         if allowed.pairs is not None or allowed.most_pairs is None:
             return allowed.pairs or ()
         possible, count = allowed.possible_pairs, allowed.n_tried or allowed.n_pairs
-        shares = np.array([self._shares[first] * self._shares[second] for first, second in possible])
+        shares = np.array(
+            [self._shares[first] * self._shares[second] for first, second in possible]
+        )
         return [possible[at] for at in np.argsort(-shares, kind="stable")[:count]]
 
     def next_pairs(self, count: int, generator: np.random.Generator) -> list[Pair]:
@@ -262,7 +264,7 @@ class Interactions:
             return pairs[:count]
         untried = [pair for pair in pairs if not pair.effect.n_observed]
         if not untried:
-            best = sorted(self.pairs, key=lambda key: -self.pairs[key].promise)
+            best = sorted(self.pairs, key=lambda key: -self.pairs[key].expected_gain)
             self.pairs = {key: self.pairs[key] for key in best[: self._allowed.n_pairs]}
             return self._pairs_in_turn(count)
         return untried[:count]

@@ -99,7 +99,7 @@ class CellOrder:
         return cls(cells.reshape(-1).copy(), below)
 
     @classmethod
-    def of_tree(cls, tree: Tree, slopes: Sequence[int], n_codes: Sequence[int]) -> CellOrder | None:
+    def of_tree(cls, tree: Tree, slopes: Sequence[int], n_codes: Any) -> CellOrder | None:
         """Return the order of a tree's leaves, or None where no node has a feature with a slope.
 
         One leaf is below another if some row of it would reach the other, were its number of one
@@ -172,7 +172,9 @@ class RisingTrees:
         order = None
         if feature is None and self._totals:
             order = CellOrder.of_tree(tree, self._slopes, self._n_codes)
-        return np.rint(values if order is None else order.nearest(values, weights))
+        found = values if order is None else order.nearest(values, weights)
+        whole: np.ndarray = np.rint(found)
+        return whole
 
     def _add_single(
         self, tree: Tree, feature: int, values: np.ndarray, weights: np.ndarray
@@ -235,9 +237,9 @@ def rise_in_order(values, weights, sequence, under):  # type: ignore[no-untyped-
             for before in range(turn):
                 cell = sequence[before]
                 other = pool[cell]
-                if under[own, cell] and other != own and mean[other] > mean[own]:
-                    if above < 0 or mean[other] > mean[above]:
-                        above = other
+                most = mean[own] if above < 0 else mean[above]
+                if under[own, cell] and other != own and mean[other] > most:
+                    above = other
             if above < 0:
                 break
             both = weight[own] + weight[above]
