@@ -147,8 +147,8 @@ _ANSWERS = (
         "n_iter_no_change validation_fraction validation_size tol od_wait use_best_model",
         (),
         "",
-        "the number of rounds is fixed before a row is read, for every look at rows put aside would "
-        "cost privacy; PrivateSearchCV chooses parameters at a stated price",
+        "the number of rounds is fixed before a row is read, for every look at rows put aside "
+        "would cost privacy; PrivateSearchCV chooses parameters at a stated price",
     ),
     _Answer(
         "min_child_weight min_child_samples min_data_in_leaf min_data min_samples_leaf "
@@ -161,8 +161,9 @@ _ANSWERS = (
     ),
     _Answer("max_delta_step max_leaf_output", ("leaf_clip",), "", "values have a fixed bound"),
     _Answer(
-        "eval_set eval_metric eval_names eval_sample_weight eval_class_weight eval_init_score evals "
-        "valid_sets valid_names sample_weight_eval_set X_val y_val metric metrics feval callbacks",
+        "eval_set eval_metric eval_names eval_sample_weight eval_class_weight eval_init_score "
+        "evals valid_sets valid_names sample_weight_eval_set X_val y_val metric metrics feval "
+        "callbacks",
         (),
         "",
         "scores on rows put aside cost privacy; privboost.evaluate measures a trained model, and "
