@@ -354,4 +354,8 @@ def test_groups_are_listed_where_they_are_given():
     plain = PrivBoostClassifier(domain=make_domain()).preview().privacy
     assert "interaction_constraints" not in plain.parameters
     named = PrivBoostClassifier(domain=make_domain(), interaction_constraints=[["age", "job"]])
+    report = PrivBoostClassifier(
+        domain=make_domain(), interaction_constraints=[["job", "age"], ["gain"]]
+    )
     assert named.preview().privacy.plan != plain.plan
+    assert "<td>age, job; gain</td>" in report.preview().privacy.to_html()
