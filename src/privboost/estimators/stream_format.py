@@ -186,7 +186,8 @@ def _check_parameters(document: Any) -> None:
     need(known, "parameters", "only those of trees, which later batches inherit, are known")
     slopes = document.get("monotone", {})
     fine = isinstance(slopes, dict) and all(
-        isinstance(name, str) and slope in (-1, 1) for name, slope in slopes.items()
+        isinstance(name, str) and type(slope) is int and abs(slope) == 1
+        for name, slope in slopes.items()
     )
     need(fine, "parameters.monotone", "1 or -1 for each feature is needed")
     plain = all(

@@ -175,6 +175,8 @@ class RowStream:
             (source, source.n_read) if isinstance(source, Coded) else (load, source.count_rows())
         )
         newest = Cohort(rows, plan.life, count, run.report())
+        slopes = dict(plan.settings.monotone)  # as they were checked, where there are any
+        plain = {name: value for name, value in parameters.items() if name != "monotone"}
         return replace(
             self,
             encoder=plan.encoder,
@@ -184,7 +186,7 @@ class RowStream:
             most_score=self.most_score + _most_score(plan),
             cohorts=(*before, newest),
             log=tuple(log),
-            parameters=parameters,
+            parameters=plain | ({"monotone": slopes} if slopes else {}),
             unit_kind=run.unit_kind if self.unit_kind == "any" else self.unit_kind,
         )
 

@@ -173,9 +173,6 @@ class StreamEstimator(TreeEstimator):
                 backend.close()
             given = self.get_params()
             own = {name: given[name] for name in given if name in STREAM_PARAMETERS}
-            own.pop("monotone", None)  # kept as it was checked, where there is any
-            monotone = run.plan.settings.monotone  # type: ignore[attr-defined]
-            own |= {"monotone": dict(monotone)} if monotone else {}
             grown = stream.extended(run, loads[-1], backend.log, own)
             self._keep(Model(run.plan.encoder, scores, grown.report(), target_range))
             self._stream = grown
