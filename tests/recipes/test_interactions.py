@@ -1,5 +1,7 @@
 """Pairs and trees: where they look, what is made of answers, and what they cost."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -226,6 +228,27 @@ def test_a_number_of_pairs_is_that_of_each_class():
 def test_a_number_of_pairs_is_for_enough_rows():
     assert fit(100, epsilon=0.05, interactions=3).model_.scores.kind == "additive"
     assert fit(100, epsilon=0.05, interactions=0).model_.scores.kind == "additive"
+
+
+def test_pairs_to_try_are_of_large_effects_within_groups():
+    sizes = np.array([0.1, 0.4, 0.2, 0.2, 0.05, 0.05])
+    allowed = Allowed(((0, 1, 2, 3), (2, 3, 4, 5)), (0,) * 6, None, 3)
+    every = {tuple(sorted(p)) for g in allowed.groups for p in itertools.combinations(g, 2)}
+    assert len(every) == 11
+    assert (allowed.n_pairs, allowed.n_tried) == (3, 9)
+    by_size = sorted(every, key=lambda pair: (-sizes[pair[0]] * sizes[pair[1]], pair))
+    for count in range(1, 12):
+        found = allowed.largest_pairs(sizes, count)
+        products = [sizes[first] * sizes[second] for first, second in found]
+        assert set(found) <= every
+        assert len(set(found)) == count
+        assert products == [sizes[first] * sizes[second] for first, second in by_size[:count]]
+    for most, kept, tried in ((11, 11, 0), (10, 10, 11), (1, 1, 3), (99, 11, 0)):
+        own = Allowed(allowed.groups, (0,) * 6, None, most)
+        assert (own.n_pairs, own.n_tried) == (kept, tried)
+    wide = Allowed((tuple(range(3000)),), (0,) * 3000, None, 10)
+    assert (wide.n_pairs, wide.n_tried) == (10, 30)
+    assert len(wide.largest_pairs(np.ones(3000), 30)) == 30
 
 
 def test_the_best_pairs_are_kept():

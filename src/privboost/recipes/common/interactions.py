@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import chain, combinations
 
 import numpy as np
 
@@ -72,27 +72,37 @@ class Allowed:
     pairs: tuple[tuple[int, int], ...] | None = None
     most_pairs: int | None = None
 
-    @property
-    def possible_pairs(self) -> list[tuple[int, int]]:
-        """All pairs that the groups allow, in order."""
-        return sorted({pair for group in self.groups for pair in combinations(group, 2)})
+    @cached_property
+    def _n_possible(self) -> int:
+        """The number of pairs that the groups allow, counted up to all that are tried."""
+        most, found = _TRIED * (self.most_pairs or 0), set[tuple[int, ...]]()
+        for pair in chain.from_iterable(combinations(group, 2) for group in self.groups):
+            if len(found) == most:
+                break
+            found.add(pair)
+        return len(found)
 
     @property
     def n_pairs(self) -> int | None:
         """The number of pairs of the model, or None if there may be any, and trees."""
         if self.pairs is not None:
             return len(self.pairs)
-        if self.most_pairs is None:
-            return None
-        return min(self.most_pairs, len(self.possible_pairs))
+        return None if self.most_pairs is None else min(self.most_pairs, self._n_possible)
 
     @property
     def n_tried(self) -> int:
         """The number of pairs that are measured once, to keep the best of them."""
         if self.pairs is not None or self.most_pairs is None:
             return 0
-        possible = len(self.possible_pairs)
-        return 0 if possible <= self.most_pairs else min(_TRIED * self.most_pairs, possible)
+        return self._n_possible if self._n_possible > self.most_pairs else 0
+
+    def largest_pairs(self, sizes: np.ndarray, count: int) -> list[tuple[int, int]]:
+        """Return so many pairs of the features of the largest sizes, which are positive."""
+        found: set[tuple[int, int]] = set()
+        for group in self.groups:  # a pair has as many before it as features before its smaller one
+            first = sorted(group, key=lambda feature: -sizes[feature])[: count + 1]
+            found.update(combinations(sorted(first), 2))
+        return sorted(found, key=lambda pair: (-sizes[pair[0]] * sizes[pair[1]], pair))[:count]
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,11 +246,7 @@ class Interactions:
         allowed = self._allowed
         if allowed.pairs is not None or allowed.most_pairs is None:
             return allowed.pairs or ()
-        possible, count = allowed.possible_pairs, allowed.n_tried or allowed.n_pairs
-        shares = np.array(
-            [self._shares[first] * self._shares[second] for first, second in possible]
-        )
-        return [possible[at] for at in np.argsort(-shares, kind="stable")[:count]]
+        return allowed.largest_pairs(self._shares, allowed.n_tried or allowed.n_pairs or 0)
 
     def next_pairs(self, count: int, generator: np.random.Generator) -> list[Pair]:
         """Return at most so many pairs to measure next, or none: then trees are measured."""
