@@ -57,7 +57,6 @@ from privboost.reports.writing import add_domain_inference, write_report
 _STEPS = 12
 _LEAST = 1 / 64
 """Least ε of a run, relative to the search's."""
-_LOWER_IS_BETTER = ("log_loss", "brier", "calibration_error", "rmse", "mae")
 _OF_THE_SEARCH = ("epsilon", "delta", "random_state", "ledger", "budget")
 _FIXED = (
     *(*_OF_THE_SEARCH, "public_rows", "backend"),
@@ -330,7 +329,7 @@ class _Search:
         """Make all runs; return the best."""
         side = np.frombuffer(keys.child("split").words(4).tobytes(), dtype=np.uint8)
         coins, seeds = keys.child("runs"), keys.child("seeds")
-        sign = -1 if self.scoring in _LOWER_IS_BETTER else 1
+        sign = 1 if _better(self.domain.target)[self.scoring] == HIGHER else -1
         best: _Winner | None = None
         for _ in range(draw_run_count(self.stop, coins)):
             number = draw_below(len(self.candidates), coins)
@@ -475,17 +474,26 @@ def _check_candidates(candidates: Any) -> tuple[Mapping[str, Any], ...]:
     return found
 
 
+def _better(target: Any) -> dict[str, str]:
+    """Return the measures that compare models of a target, and which values of them are better."""
+    if isinstance(target, ClassTarget):
+        return BETTER
+    return {
+        name: own.better
+        for name, own in measures_of(Wanted(target.bounds[0])).items()
+        if own.better is not None
+    }
+
+
 def _check_scoring(scoring: Any, estimator: Any) -> str:
     target = estimator._domain().target
+    known = tuple(_better(target))
     if isinstance(target, ClassTarget):
-        two = len(target.classes) == 2
-        known: tuple[str, ...] = ("auc", "accuracy") if two else ("accuracy",)
-        if hasattr(estimator, "predict_proba"):
-            known += ("log_loss", "brier", "calibration_error") if two else ("log_loss",)
-    else:
-        known = ("rmse", "mae", "r2")
+        kept = _OF_TWO_CLASSES if len(target.classes) == 2 else _OF_CLASSES
+        odds = hasattr(estimator, "predict_proba")
+        known = tuple(name for name in known if name in kept and (odds or name in _WITHOUT_ODDS))
     if scoring is None:
-        return known[0]
+        return "auc" if "auc" in known else known[0]
     if scoring not in known:
         raise ValueError(f"scoring must be one of {', '.join(map(repr, known))}")
     return str(scoring)

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import expit
 
 from privboost._core.grid import SCORE_STEPS
-from privboost.evaluation.result import Bin, Measures, Value, stands_out
+from privboost.evaluation.result import HIGHER, LOWER, Bin, Measures, Value, stands_out
 from privboost.randomness.keystream import fixed_generator
 from privboost.recipes.common.probability_calibration import ScoreCells
 
@@ -244,6 +244,14 @@ MEASURES: dict[str, Callable[[ClassCounts], Value | None]] = {
     "prevalence": prevalence,
 }
 """Measures by name; None where the counts do not have what they need."""
+BETTER = {
+    "accuracy": HIGHER,
+    "auc": HIGHER,
+    "log_loss": LOWER,
+    "brier": LOWER,
+    "calibration_error": LOWER,
+}
+"""Which values of a measure are better, of those by which models can be compared."""
 MEASURES_OF_A_CLASS: dict[str, Callable[[ClassCounts, int], Value | None]] = {
     "share of": lambda counts, k: counts.share(counts.totals[:, k]),
     "auc of": lambda counts, k: auc(counts, [k]),

@@ -1,7 +1,7 @@
 """Measures of a number, from sums of residuals and labels, with bounds beyond the clip.
 
 A measure is a class with an entry in `MEASURES`: its estimate from noisy sums of private rows, and
-from exact sums of public rows.
+from exact sums of public rows. Which measures there are depends on `Wanted`.
 """
 
 from __future__ import annotations
@@ -9,13 +9,23 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 
-from privboost.evaluation.result import BoundedValue, Measures, Value, stands_out
+from privboost.evaluation.prediction_groups import GroupSums, unknown_gini
+from privboost.evaluation.result import (
+    HIGHER,
+    LOWER,
+    BoundedValue,
+    CalibrationBin,
+    Measures,
+    Value,
+    stands_out,
+)
 
 DIGIT_BITS = 12
 EXACT_BITS = 60
@@ -29,9 +39,13 @@ QUANTITIES = {
     "label": 5,
     **{f"label {part}": 5 for part in SQUARE},
     "outside": 1,
+    "below": 1,
 }
 """Quantities that are summed over public rows, with their digits. The fourth power is of the
-residual, for error bars; `outside` is 1 where the label lay outside the target's bounds."""
+residual, for error bars; `outside` is 1 where the label lay outside the target's bounds, `below`
+where it is at most the prediction."""
+DEVIANCE_QUANTITIES = {"deviance": 5, "deviance²": 5}
+"""The same where a deviance is wanted; its square is for error bars."""
 OCTAVE_STEPS = 256
 """Codes of a number between two powers of 2."""
 RESIDUAL_CELLS = 25
@@ -42,8 +56,36 @@ _ERRORS = 2.0
 _CLEAR_CELL = 3.0
 """Standard deviations of its noise that a cell's count must exceed to move the clip: one of 25
 empty cells does so in 3 (Gaussian) to 17 (Laplace) of 100 evaluations."""
-_MEAN_SQUARE = 0.4
-"""Approximate mean square in a cell from 1/2 to 1, where larger residuals are rarer."""
+_MEAN_POWER = {1: 0.65, 2: 0.4}
+"""Approximate mean of sizes and of their squares in a cell from 1/2 to 1, where larger ones are
+rarer."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What decides which measures of a number there are.
+
+    Attributes
+    ----------
+    least : float
+        Lower bound of labels.
+    curves : bool
+        Whether rows are counted and summed by groups of their prediction.
+    deviance : float or None
+        Power of the deviance.
+    quantile : float or None
+        Level of the quantile that the model predicts.
+    """
+
+    least: float
+    curves: bool = False
+    deviance: float | None = None
+    quantile: float | None = None
+
+    @property
+    def ratios(self) -> bool:
+        """Whether labels are never negative, so that ratios and shares of them mean something."""
+        return self.least >= 0
 
 
 @dataclass(frozen=True)
@@ -61,12 +103,15 @@ class Clip:
         beyond the other clip.
     range : float
         Largest residual that the target's bounds allow.
+    half : float
+        Largest distance of a prediction from the middle of the model's labels.
     """
 
     cell: int
     residual: float
     label: float
     range: float
+    half: float
 
     @classmethod
     def at(cls, cell: int, reach: float, half: float, label_reach: float, widest: float) -> Clip:
@@ -76,38 +121,47 @@ class Clip:
         middle of the model's labels; `widest` is the largest residual that the bounds allow.
         """
         clip = math.ldexp(reach, cell - RESIDUAL_CELLS + 1)
-        return cls(cell, clip, min(half + clip, label_reach), widest)
+        return cls(cell, clip, min(half + clip, label_reach), widest, half)
 
     @property
     def ends(self) -> np.ndarray:
         """Upper end of each cell beyond the clip, in units of it."""
-        powers = np.arange(1, RESIDUAL_CELLS - self.cell)
-        ends: np.ndarray = np.minimum(2.0**powers, max(self.range / self.residual, 1.0))
-        return ends
+        return ends_beyond(self.cell, self.range / self.residual)
+
+
+def ends_beyond(cell: int, most: float) -> np.ndarray:
+    """Return the upper end of each cell beyond a clip, in units of it, in which `most` is most."""
+    ends: np.ndarray = np.minimum(2.0 ** np.arange(1, RESIDUAL_CELLS - cell), max(most, 1.0))
+    return ends
 
 
 def choose_clip(
-    counts: np.ndarray, rows: float, noise: float, square_noise: float, otherwise: int
+    counts: np.ndarray,
+    rows: float,
+    noise: float,
+    sum_noise: float,
+    otherwise: int,
+    power: int = 2,
 ) -> int:
-    """Return the cell at whose upper end residuals are clipped, from noisy counts alone.
+    """Return the cell at whose upper end sizes are clipped, from noisy counts alone.
 
-    It minimises the sum of two squares: the bias of the sum of squared residuals, from the cells
-    beyond the clip whose counts clearly exceed their noise, and the noise of that sum, which grows
-    with the square of the clip. Where counts that clearly exceed their noise are not half of the
-    rows, it is `otherwise`. `noise` and `square_noise` are standard deviations, in rows: of each
-    count, and of sums of squares.
+    It minimises the sum of two squares: the bias of the sum of squared sizes (of their `power`),
+    from the cells beyond the clip whose counts clearly exceed their noise, and the noise of that
+    sum, which grows with the same power of the clip. Where counts that clearly exceed their noise
+    are not half of the rows, it is `otherwise`. `noise` and `sum_noise` are standard deviations,
+    in rows: of each count, and of the sums.
     """
     clear = np.where(counts > _CLEAR_CELL * noise, counts, 0.0)
     if not clear.sum() > max(rows, 0.0) / 2:
         return otherwise
-    ends = 4.0 ** np.arange(RESIDUAL_CELLS)
+    ends, mean = (2.0**power) ** np.arange(RESIDUAL_CELLS), _MEAN_POWER[power]
     added = np.array(
         [
-            (clear[cell + 1 :] * np.maximum(_MEAN_SQUARE * ends[cell + 1 :] - ends[cell], 0)).sum()
+            (clear[cell + 1 :] * np.maximum(mean * ends[cell + 1 :] - ends[cell], 0)).sum()
             for cell in range(RESIDUAL_CELLS)
         ]
     )
-    return int(np.argmin(np.hypot(added, square_noise * ends)))
+    return int(np.argmin(np.hypot(added, sum_noise * ends)))
 
 
 @dataclass(frozen=True)
@@ -146,7 +200,7 @@ class Tail:
         return cls(most(np.ones_like(ends)), most(ends - 1), most(ends**2 - 1))
 
 
-_CODE_WIDTH = 0.5 / OCTAVE_STEPS
+CODE_WIDTH = 0.5 / OCTAVE_STEPS
 """Largest distance of a number from the middle of its code, relative to itself."""
 
 
@@ -171,13 +225,55 @@ class Mean:
 
 
 @dataclass(frozen=True)
+class Sizes:
+    """Mean of numbers that are at least 0 over private rows, in units of their clip.
+
+    Attributes
+    ----------
+    mean : Mean
+        Mean of the clipped numbers.
+    second : float
+        Mean of their squares.
+    tail : Tail
+        Upper bounds of what lies beyond the clip.
+    clip : float
+        The clip.
+    most : float
+        Largest possible number, on the same scale as the clip.
+    """
+
+    mean: Mean
+    second: float
+    tail: Tail
+    clip: float
+    most: float
+
+    def bounded(self, rows: float) -> BoundedValue:
+        """Return the mean with its interval."""
+        at, error = self.mean.sampled(0.0, self.second, rows)
+        low = max(at - _ERRORS * error, 0.0) * (1 - CODE_WIDTH)
+        high = (at + _ERRORS * error + self.tail.excess) * (1 + CODE_WIDTH)
+        return BoundedValue(
+            self.clip * at,
+            self.clip * error,
+            self.clip * at * CODE_WIDTH,
+            self.clip * low,
+            min(self.clip * high, self.most),
+            "at least" if self.tail.excess > at else None,
+        )
+
+
+@dataclass(frozen=True)
 class NoisyMeans:
     """Means over private rows, in units of the clips, and bounds of what lies beyond them.
 
     `second` is the mean square of residuals with its error; `bias`, `absolute`, `label` and
-    `label_square` are means of residuals, of their sizes, of labels and of their squares.
+    `label_square` are means of residuals, of their sizes, of labels and of their squares, and
+    `below` the share of labels that are at most the prediction. Labels are in units of their clip,
+    about `middle`. Deviances and groups are None unless wanted.
     """
 
+    wanted: Wanted
     rows: float
     second: float
     error: float
@@ -187,18 +283,44 @@ class NoisyMeans:
     label_square: Mean
     tail: Tail
     clip: Clip
+    middle: float
+    below: Mean | None = None
+    deviance: Sizes | None = None
+    groups: GroupSums | None = None
+
+    @classmethod
+    def of(
+        cls,
+        wanted: Wanted,
+        rows: float,
+        square: Mean,
+        fourth: Mean,
+        *others: Any,
+    ) -> NoisyMeans:
+        """Return means of so many rows, from the mean square and mean fourth power of residuals."""
+        second = min(max(square.at, 0.0), 1.0)
+        # Numbers between 0 and 1 vary most if all are 0 or 1.
+        spread = min(max(fourth.at - second**2, 0.0), second * (1 - second))
+        error = math.hypot(square.error, math.sqrt(spread / rows))
+        return cls(wanted, rows, second, error, *others)
 
 
 @dataclass(frozen=True)
 class ExactSums:
     """Exact sums over public rows: the signed and the unsigned sum of each of `QUANTITIES`.
 
-    All residuals and labels lie below 2^power; means are in units of that.
+    All residuals and labels lie below 2^power; means are in units of that. Labels are counted from
+    `Wanted.least`, and deviances lie below `reach`. The Gini coefficient is that of more groups
+    than `groups` has.
     """
 
+    wanted: Wanted
     sums: Mapping[str, Sequence[int]]
     rows: int
     power: int
+    reach: float = 1.0
+    groups: GroupSums | None = None
+    gini: Value | None = None
 
     def value(self, mean: float, error: float) -> Value:
         """Return a value on the scale of the target."""
@@ -223,12 +345,32 @@ class ExactSums:
 
     def residual(self, total: int) -> Value:
         """Return the mean of residuals or of their sizes."""
-        mean = float(Fraction(total, self.rows * 2**EXACT_BITS))
+        mean = self.mean(total)
         return self.value(mean, math.sqrt(max(self.second - mean**2, 0.0) / self.rows))
+
+    def mean(self, total: int) -> float:
+        """Return a mean from its sum."""
+        return float(Fraction(total, self.rows * 2**EXACT_BITS))
+
+    def bits(self, name: str) -> int:
+        """Return the bits of a quantity whose digits follow the point."""
+        return DIGIT_BITS * (QUANTITIES | DEVIANCE_QUANTITIES)[name]
 
 
 class NumberMeasure(ABC):
-    """A measure of a number."""
+    """A measure of a number.
+
+    Attributes
+    ----------
+    better : {"lower", "higher"} or None
+        Which values are better; None where neither are.
+    """
+
+    better: ClassVar[str | None] = None
+
+    def exists(self, wanted: Wanted) -> bool:
+        """Whether there is such a measure; by default always."""
+        return True
 
     def unknown(self, widest: float) -> BoundedValue:
         """Return the middle of the range; `widest` is the largest residual within the bounds."""
@@ -246,15 +388,17 @@ class NumberMeasure(ABC):
 class Rmse(NumberMeasure):
     """Root of the mean squared residual."""
 
+    better = LOWER
+
     def noisy(self, means: NoisyMeans) -> BoundedValue:
         second, error, tail, one = means.second, means.error, means.tail, means.clip.residual
         root = math.sqrt(second)
-        low = math.sqrt(max(second - _ERRORS * error, 0.0)) * (1 - _CODE_WIDTH)
-        high = math.sqrt(second + _ERRORS * error + tail.squares) * (1 + _CODE_WIDTH)
+        low = math.sqrt(max(second - _ERRORS * error, 0.0)) * (1 - CODE_WIDTH)
+        high = math.sqrt(second + _ERRORS * error + tail.squares) * (1 + CODE_WIDTH)
         return BoundedValue(
             one * root,
             one * min(root_error(second, error), 0.5),
-            one * root * _CODE_WIDTH,
+            one * root * CODE_WIDTH,
             one * low,
             min(one * high, means.clip.range),
             "at least" if tail.squares > second else None,
@@ -267,19 +411,12 @@ class Rmse(NumberMeasure):
 class Mae(NumberMeasure):
     """Mean size of residuals."""
 
+    better = LOWER
+
     def noisy(self, means: NoisyMeans) -> BoundedValue:
-        tail, one = means.tail, means.clip.residual
-        at, error = means.absolute.sampled(0.0, means.second, means.rows)
-        low = max(at - _ERRORS * error, 0.0) * (1 - _CODE_WIDTH)
-        high = (at + _ERRORS * error + tail.excess) * (1 + _CODE_WIDTH)
-        return BoundedValue(
-            one * at,
-            one * error,
-            one * at * _CODE_WIDTH,
-            one * low,
-            min(one * high, means.clip.range),
-            "at least" if tail.excess > at else None,
-        )
+        clip = means.clip
+        own = Sizes(means.absolute, means.second, means.tail, clip.residual, clip.range)
+        return own.bounded(means.rows)
 
     def exact(self, sums: ExactSums) -> Value:
         return sums.residual(sums.sums["residual"][1])
@@ -294,7 +431,7 @@ class Bias(NumberMeasure):
     def noisy(self, means: NoisyMeans) -> BoundedValue:
         at, error = means.bias.sampled(-1.0, means.second, means.rows)
         # No mean of sizes exceeds the root of the mean square.
-        width = math.sqrt(means.second) * _CODE_WIDTH
+        width = math.sqrt(means.second) * CODE_WIDTH
         reach = _ERRORS * error + means.tail.excess + width
         one, widest = means.clip.residual, means.clip.range
         low, high = max(one * (at - reach), -widest), min(one * (at + reach), widest)
@@ -311,6 +448,8 @@ class R2(NumberMeasure):
     assumed, independent of residuals.
     """
 
+    better = HIGHER
+
     def unknown(self, widest: float) -> BoundedValue:
         return BoundedValue(0.0, 1.0, 0.0, None, 1.0)
 
@@ -323,7 +462,7 @@ class R2(NumberMeasure):
         noise = math.hypot(label_square.error, 2 * middle * label.error)
         most = max(variance * ((1 + middle) ** 2 - variance), 0.0)
         error = math.hypot(noise, math.sqrt(most / means.rows))
-        width = 2 * _CODE_WIDTH
+        width = 2 * CODE_WIDTH
         low_square = max(second - errors, 0.0) * (1 - width)
         high_square = (second + errors) * (1 + width)
         low_variance = scale * (variance - _ERRORS * error - width * label_square.at)
@@ -353,45 +492,208 @@ class R2(NumberMeasure):
         return Value(1 - left, far)
 
 
-MEASURES: dict[str, NumberMeasure] = {"rmse": Rmse(), "mae": Mae(), "bias": Bias(), "r2": R2()}
+class MeanRatio(NumberMeasure):
+    """Mean prediction over mean label, of labels that are never negative."""
+
+    def exists(self, wanted: Wanted) -> bool:
+        return wanted.ratios
+
+    def unknown(self, widest: float) -> BoundedValue:
+        return BoundedValue(1.0, 1.0, 0.0, 0.0, None, "at least")
+
+    def noisy(self, means: NoisyMeans) -> BoundedValue:
+        """Return 1 less the bias over the mean label, with the interval of Fieller's theorem.
+
+        What lies beyond the clip is added to the bias, to the mean label, or to both.
+        """
+        clip, root = means.clip, math.sqrt(means.second)
+        bias = clip.residual * min(max(means.bias.at, -1.0), 1.0)
+        label = means.middle + clip.label * means.label.at
+        errors = clip.residual * means.bias.error, clip.label * means.label.error
+        spread = clip.label * math.sqrt(max(means.label_square.at - means.label.at**2, 0.0))
+        if not stands_out(label, errors[1]):
+            return self.unknown(clip.range)
+        at = max(1 - bias / label, 0.0)
+        # A row moves the ratio by its residual, and by its label where the ratio is not 1.
+        sampled = (clip.residual * root + abs(1 - at) * spread) / math.sqrt(means.rows)
+        std = math.hypot(errors[0], (1 - at) * errors[1], sampled) / label
+        beyond = clip.residual * means.tail.excess
+        # No residual lies further below 0 than predictions may lie above the least label.
+        below = beyond if means.middle + clip.half - means.wanted.least > clip.residual else 0.0
+        width = clip.residual * root * CODE_WIDTH
+        label_width = clip.label * CODE_WIDTH * math.sqrt(max(means.label_square.at, 0.0))
+        ends = [
+            _ratio_ends(some, own, math.hypot(errors[0], sampled), errors[1])
+            for some in (bias - below - width, bias + beyond + width)
+            for own in (label - below - label_width, label + beyond + label_width)
+        ]
+        if any(end is None for end in ends):
+            return BoundedValue(at, std, width / label, 0.0, None, "at least")
+        lower = max(1 - max(high for _, high in filter(None, ends)), 0.0)
+        upper = max(1 - min(low for low, _ in filter(None, ends)), 0.0)
+        return BoundedValue(min(max(at, lower), upper), std, width / label, lower, upper)
+
+    def exact(self, sums: ExactSums) -> Value:
+        total = sums.sums["label"][1] * 2.0 ** (sums.power - EXACT_BITS)
+        label = total / sums.rows + sums.wanted.least
+        if not label > 0:
+            return Value(1.0, 1.0)
+        bias = math.ldexp(sums.mean(sums.sums["residual"][0]), sums.power)
+        at = 1 - bias / label
+        mean = sums.mean(sums.sums["label"][1])
+        square = float(Fraction(sums.square("label"), sums.rows * 2 ** (2 * EXACT_BITS)))
+        spread = math.sqrt(max(square - mean**2, 0.0))
+        far = math.sqrt(sums.second) + abs(1 - at) * spread
+        return Value(at, math.ldexp(far, sums.power) / math.sqrt(sums.rows) / label)
+
+
+class Gini(NumberMeasure):
+    """Gini coefficient of labels that are never negative, in the order of predictions."""
+
+    def exists(self, wanted: Wanted) -> bool:
+        return wanted.ratios and wanted.curves
+
+    def unknown(self, widest: float) -> BoundedValue:
+        return unknown_gini()
+
+    def noisy(self, means: NoisyMeans) -> BoundedValue:
+        assert means.groups is not None
+        return means.groups.gini()
+
+    def exact(self, sums: ExactSums) -> Value:
+        assert sums.gini is not None
+        return sums.gini
+
+
+class Deviance(NumberMeasure):
+    """Mean deviance."""
+
+    better = LOWER
+
+    def exists(self, wanted: Wanted) -> bool:
+        return wanted.deviance is not None
+
+    def noisy(self, means: NoisyMeans) -> BoundedValue:
+        assert means.deviance is not None
+        return means.deviance.bounded(means.rows)
+
+    def exact(self, sums: ExactSums) -> Value:
+        mean, square = (
+            float(Fraction(sums.sums[name][1], sums.rows * 2 ** sums.bits(name)))
+            for name in DEVIANCE_QUANTITIES
+        )
+        std = math.sqrt(max(square - mean**2, 0.0) / sums.rows)
+        return Value(sums.reach * mean, sums.reach * std)
+
+
+class Pinball(NumberMeasure):
+    """Mean pinball loss of a quantile: by its level where labels are above, else by the rest."""
+
+    better = LOWER
+
+    def exists(self, wanted: Wanted) -> bool:
+        return wanted.quantile is not None
+
+    def noisy(self, means: NoisyMeans) -> BoundedValue:
+        """Return half of the mean size, plus (level − ½) times the mean residual."""
+        clip, level = means.clip, means.wanted.quantile
+        assert level is not None
+        own, most = level - 0.5, max(level, 1 - level)
+        at = min(max(means.absolute.at / 2 + own * means.bias.at, 0.0), most)
+        error = math.hypot(means.absolute.error / 2, own * means.bias.error)
+        mean, tail = Mean(at, error), replace(means.tail, excess=most * means.tail.excess)
+        return Sizes(mean, most**2 * means.second, tail, clip.residual, clip.range).bounded(
+            means.rows
+        )
+
+    def exact(self, sums: ExactSums) -> Value:
+        level = sums.wanted.quantile
+        assert level is not None
+        signed, sizes = (sums.mean(total) for total in sums.sums["residual"])
+        mean = sizes / 2 + (level - 0.5) * signed
+        square = max(level, 1 - level) ** 2 * sums.second
+        return sums.value(mean, math.sqrt(max(square - mean**2, 0.0) / sums.rows))
+
+
+class ShareBelow(NumberMeasure):
+    """Share of labels that are at most the prediction."""
+
+    def exists(self, wanted: Wanted) -> bool:
+        return wanted.quantile is not None
+
+    def unknown(self, widest: float) -> BoundedValue:
+        return BoundedValue(0.5, 0.5, 0.0, 0.0, 1.0)
+
+    def noisy(self, means: NoisyMeans) -> BoundedValue:
+        assert means.below is not None
+        second = min(max(means.below.at, 0.0), 1.0)
+        at, error = means.below.sampled(0.0, second, means.rows)
+        ends = at - _ERRORS * error, at + _ERRORS * error
+        return BoundedValue(at, error, 0.0, max(ends[0], 0.0), min(ends[1], 1.0))
+
+    def exact(self, sums: ExactSums) -> Value:
+        share = sums.sums["below"][1] / sums.rows
+        return Value(share, math.sqrt(share * (1 - share) / sums.rows))
+
+
+MEASURES: dict[str, NumberMeasure] = {
+    "rmse": Rmse(),
+    "mae": Mae(),
+    "bias": Bias(),
+    "r2": R2(),
+    "mean_ratio": MeanRatio(),
+    "gini": Gini(),
+    "deviance": Deviance(),
+    "pinball": Pinball(),
+    "share_below": ShareBelow(),
+}
 """Measures by name."""
 
 
-def measure_number(sums: Sequence[np.ndarray], noise: Sequence[np.ndarray], clip: Clip) -> Measures:
-    """Return all measures of noisy sums, which have this noise (standard deviations).
+def measures_of(wanted: Wanted) -> dict[str, NumberMeasure]:
+    """Return the measures that there are, by name."""
+    return {name: measure for name, measure in MEASURES.items() if measure.exists(wanted)}
 
-    Sums are the number of rows; rows by cell of the residual's size; residuals and their squares;
-    their sizes and fourth powers; labels and their squares. Numbers lie between −1 and 1.
+
+def measure_number(means: NoisyMeans | None, wanted: Wanted, size: Value, widest: float) -> Measures:
+    """Return all measures of private rows; of too few rows (no means) the middles of their ranges.
+
+    `size` is the number of rows, `widest` the largest residual within the target's bounds.
     """
-    rows, unsure = float(sums[0][0]), float(noise[0][0])
-    size = {"rows": Value(max(rows, 0.0), unsure)}
-    if not stands_out(rows, unsure):
-        return Measures(size | {name: m.unknown(clip.range) for name, m in MEASURES.items()})
-    beyond, least = sums[1][clip.cell + 1 :], rows - _ERRORS * unsure
-    tail = Tail.of(beyond, float(noise[1][0]), clip.ends, least)
-    bias, square, absolute, fourth, label, label_square = (
-        Mean.of(float(total), float(own), rows, unsure)
-        for totals, owns in zip(sums[2:], noise[2:], strict=True)
-        for total, own in zip(totals, owns, strict=True)
-    )
-    second = min(max(square.at, 0.0), 1.0)
-    # Numbers between 0 and 1 vary most if all are 0 or 1.
-    spread = min(max(fourth.at - second**2, 0.0), second * (1 - second))
-    error = math.hypot(square.error, math.sqrt(spread / rows))
-    means = NoisyMeans(rows, second, error, bias, absolute, label, label_square, tail, clip)
-    return Measures(size | {name: measure.noisy(means) for name, measure in MEASURES.items()})
+    known = measures_of(wanted)
+    if means is None:
+        return Measures({"rows": size} | {name: own.unknown(widest) for name, own in known.items()})
+    values = {name: own.noisy(means) for name, own in known.items()}
+    return Measures({"rows": size} | values, (), _calibration(means.groups))
 
 
-def measure_exactly(
-    sums: Mapping[str, Sequence[int]], rows: int, power: int, widest: float
-) -> Measures:
+def measure_exactly(sums: ExactSums, widest: float) -> Measures:
     """Return the measures of public rows; error bars are those of sampling rows."""
-    size = {"rows": Value(float(rows), 0.0)}
-    if not rows:
-        middles = {name: measure.unknown(widest) for name, measure in MEASURES.items()}
+    size, known = {"rows": Value(float(sums.rows), 0.0)}, measures_of(sums.wanted)
+    if not sums.rows:
+        middles = {name: measure.unknown(widest) for name, measure in known.items()}
         return Measures(size | {name: Value(m.value, m.std) for name, m in middles.items()})
-    exact = ExactSums(sums, rows, power)
-    return Measures(size | {name: measure.exact(exact) for name, measure in MEASURES.items()})
+    values = {name: measure.exact(sums) for name, measure in known.items()}
+    return Measures(size | values, (), _calibration(sums.groups))
+
+
+def _calibration(groups: GroupSums | None) -> tuple[CalibrationBin, ...]:
+    return () if groups is None else groups.calibration()
+
+
+def _ratio_ends(
+    above: float, below: float, error: float, error_below: float
+) -> tuple[float, float] | None:
+    """Return the interval of a ratio of two means with independent errors; None if it is open.
+
+    It holds the ratios t for which above − t · below is within two of its errors (Fieller).
+    """
+    a = below**2 - (_ERRORS * error_below) ** 2
+    c = above**2 - (_ERRORS * error) ** 2
+    if not (a > 0 and below > 0):
+        return None
+    middle, root = above * below, math.sqrt(max((above * below) ** 2 - a * c, 0.0))
+    return (middle - root) / a, (middle + root) / a
 
 
 def _most_r2(square: float, variance: float, tail: Tail, farthest: float) -> float:

@@ -21,6 +21,8 @@ from privboost.reports.report import PrivacyReport, write_text
 NO_ROWS = "no rows to speak of"
 """Text in place of measures where the noisy number of rows does not exceed its noise."""
 AT_LEAST, AT_MOST = "at least", "at most"
+LOWER, HIGHER = "lower", "higher"
+"""Which values of a measure are better."""
 _JSON_KEYS = {"predicted": "promised"}
 _BIN_KEYS = {key: name for name, key in _JSON_KEYS.items()}
 """Keys of a bin in JSON that differ from its attributes."""

@@ -122,7 +122,7 @@ def draw_reliability(bins: Iterable[Any], ax: Any = None) -> Any:
 def draw_calibration(bins: Iterable[Any], residuals: bool = False, ax: Any = None) -> Any:
     """Draw mean labels or mean residuals by mean prediction; see `Evaluation.plot`.
 
-    Bars are intervals of private rows, and one standard error of public ones.
+    Bars are one standard error.
 
     Parameters
     ----------
@@ -142,8 +142,7 @@ def draw_calibration(bins: Iterable[Any], residuals: bool = False, ax: Any = Non
         ends = [min(at), max(at)]
         ax.plot(ends, ends, color=GREY, linewidth=0.8, linestyle=":")
     if at:
-        bars = list(zip(*(value.bars for value in values), strict=True))
-        means = [value.value for value in values]
+        means, bars = ([getattr(value, of) for value in values] for of in ("value", "std"))
         ax.errorbar(at, means, bars, fmt="o-", color=BLUE, markersize=4, linewidth=1, capsize=2)
     label = "mean residual" if residuals else "mean label"
     ax.set(xlabel="mean prediction", ylabel=label, title=f"{label} by tenths of the prediction")
