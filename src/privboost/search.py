@@ -43,10 +43,12 @@ from privboost.estimators.preparation import (
     remembering_failure,
 )
 from privboost.estimators.run_settings import RunSettings, ledger_path
+from privboost.evaluation.class_measures import BETTER
 from privboost.evaluation.evaluate import EvaluationPreparation, run_evaluation
+from privboost.evaluation.number_measures import Wanted, measures_of
 from privboost.evaluation.numbers import clip_of_scores
 from privboost.evaluation.plan import plan_evaluation, plan_score
-from privboost.evaluation.result import Value
+from privboost.evaluation.result import HIGHER, Value
 from privboost.models.model import Model
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.sampling import draw_below, draw_run_count, stop_chance
@@ -58,6 +60,11 @@ _STEPS = 12
 _LEAST = 1 / 64
 """Least ε of a run, relative to the search's."""
 _OF_THE_SEARCH = ("epsilon", "delta", "random_state", "ledger", "budget")
+_OF_TWO_CLASSES = tuple(BETTER)
+_OF_CLASSES = ("accuracy", "log_loss")
+"""Measures that a score of classes has, of two and of more: the latter have no curves."""
+_WITHOUT_ODDS = ("accuracy", "auc")
+"""Measures of models without probabilities."""
 _FIXED = (
     *(*_OF_THE_SEARCH, "public_rows", "backend"),
     *("classes", "domain", "domain_given", "domain_rows", "domain_share", "sample_weight_bound"),

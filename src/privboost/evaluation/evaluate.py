@@ -151,7 +151,9 @@ def evaluate(
     if account is not None:
         limit, gaussian = within_account(limit, account), account.takes_gaussian_only
     table, groups = open_table(X, backend), open_groups(by, own)
-    plan = plan_evaluation(own, groups, limit, score_cells, curves, clip, deviance, power, quantile, gaussian)
+    plan = plan_evaluation(
+        own, groups, limit, score_cells, curves, clip, deviance, power, quantile, gaussian
+    )
     run_settings = RunSettings(
         plan.budget,
         random_state,

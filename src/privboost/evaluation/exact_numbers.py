@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -129,7 +128,7 @@ class ExactNumberOutcomes(Outcomes):
         if self.deviance is not None:
             deviances, most = deviances_of(model, labels, predictions, self.deviance)
             parts |= {"deviance": deviances / most, "deviance²": (deviances / most) ** 2}
-        columns = []
+        columns: list[np.ndarray] = []
         for name, n_digits in self.digits.items():
             if name in parts:
                 columns += _digits_below_one(parts[name], n_digits)
@@ -240,14 +239,12 @@ class _Digits:
         return total
 
 
-def _ginis(
-    added: _Digits, fine: CellMap, n_cells: int, model: Model
-) -> list[tuple[float, float]]:
+def _ginis(added: _Digits, fine: CellMap, n_cells: int, model: Model) -> list[tuple[float, float]]:
     """Return the Gini coefficient of each of `n_cells` cells, and the error of its fine cells."""
     count = added.count(fine).reshape(n_cells, -1).astype(np.float64)
-    scale = math.ldexp(1.0, _exact_power(model) - EXACT_BITS)
-    labels = added.sum("label", fine)[:, 1].astype(np.float64).reshape(n_cells, -1) * scale
-    labels += bounds_of(model)[0] * count
+    unit = math.ldexp(1.0, _exact_power(model))
+    labels = added.sum("label", fine)[:, 1].astype(np.float64).reshape(n_cells, -1)
+    labels = labels / 2**EXACT_BITS + bounds_of(model)[0] / unit * count
     values, totals = gini_of(count, labels)
     rows = np.maximum(count.sum(axis=1), 1.0)
     # A row may lie anywhere in its cell; a cell of one row has its place.
@@ -268,27 +265,27 @@ def _group_sums(
     places: slice,
 ) -> GroupSums:
     """Return the exact sums of groups of predictions, which have these places."""
-    power, rows = _exact_power(model), count[places].astype(np.float64)
-    scale = math.ldexp(1.0, power - EXACT_BITS)
-    residuals = sums["residual"][places, 0].astype(np.float64) * scale
-    labels = sums["label"][places, 1].astype(np.float64) * scale + bounds_of(model)[0] * rows
-    squares = _squares(sums, places).astype(np.float64) * scale**2
+    unit, rows = math.ldexp(1.0, _exact_power(model)), count[places].astype(np.float64)
+    residuals = sums["residual"][places, 0].astype(np.float64) / 2**EXACT_BITS
+    labels = sums["label"][places, 1].astype(np.float64) / 2**EXACT_BITS
+    squares = _squares(sums, places).astype(np.float64) / 2.0 ** (2 * EXACT_BITS)
     some = rows > 0
-    predicted = np.where(some, (labels - residuals) / np.where(some, rows, 1.0), grouping.predicted)
-    exact = replace(grouping, predicted=predicted, error=0.0 * predicted)
-    noise = (0.0, 0.0, 0.0)
-    second = float(squares.sum() / max(rows.sum(), 1.0))
+    means = (labels - residuals) / np.where(some, rows, 1.0) * unit + bounds_of(model)[0]
+    exact = replace(
+        grouping,
+        predicted=np.where(some, means, grouping.predicted),
+        error=np.zeros(len(rows)),
+    )
+    noise, second = (0.0, 0.0, 0.0), float(squares.sum() / max(rows.sum(), 1.0))
     return GroupSums(
-        exact, rows, residuals, squares, noise, second, 0.0, math.inf, bounds_of(model)
+        exact, rows, residuals, squares, noise, second, 0.0, unit, False, bounds_of(model)
     )
 
 
 def _squares(sums: dict[str, np.ndarray], places: slice) -> np.ndarray:
     """Return sums of squared residuals from those of their three products."""
     upper, mixed, lower = (sums[f"residual {part}"][places, 1] for part in SQUARE)
-    found: np.ndarray = (
-        upper * 2**EXACT_BITS + mixed * 2 ** (EXACT_BITS // 2 + 1) + lower
-    )
+    found: np.ndarray = upper * 2**EXACT_BITS + mixed * 2 ** (EXACT_BITS // 2 + 1) + lower
     return found
 
 
@@ -301,7 +298,7 @@ def _exact_power(model: Model) -> int:
     return int(np.frexp(width_of(model))[1])
 
 
-def _digits_below_one(values: np.ndarray, n_digits: int) -> Sequence[np.ndarray]:
+def _digits_below_one(values: np.ndarray, n_digits: int) -> list[np.ndarray]:
     """Return the digits of numbers in [0, 1); each step is exact."""
     digits = []
     for _ in range(n_digits):

@@ -522,8 +522,9 @@ class MeanRatio(NumberMeasure):
         below = beyond if means.middle + clip.half - means.wanted.least > clip.residual else 0.0
         width = clip.residual * root * CODE_WIDTH
         label_width = clip.label * CODE_WIDTH * math.sqrt(max(means.label_square.at, 0.0))
+        error = math.hypot(errors[0], sampled)
         ends = [
-            _ratio_ends(some, own, math.hypot(errors[0], sampled), errors[1])
+            _ratio_ends(some / label, own / label, error / label, errors[1] / label)
             for some in (bias - below - width, bias + beyond + width)
             for own in (label - below - label_width, label + beyond + label_width)
         ]
@@ -534,13 +535,12 @@ class MeanRatio(NumberMeasure):
         return BoundedValue(min(max(at, lower), upper), std, width / label, lower, upper)
 
     def exact(self, sums: ExactSums) -> Value:
-        total = sums.sums["label"][1] * 2.0 ** (sums.power - EXACT_BITS)
-        label = total / sums.rows + sums.wanted.least
+        mean = sums.mean(sums.sums["label"][1])
+        label = math.ldexp(mean, sums.power) + sums.wanted.least
         if not label > 0:
             return Value(1.0, 1.0)
         bias = math.ldexp(sums.mean(sums.sums["residual"][0]), sums.power)
         at = 1 - bias / label
-        mean = sums.mean(sums.sums["label"][1])
         square = float(Fraction(sums.square("label"), sums.rows * 2 ** (2 * EXACT_BITS)))
         spread = math.sqrt(max(square - mean**2, 0.0))
         far = math.sqrt(sums.second) + abs(1 - at) * spread
@@ -655,7 +655,9 @@ def measures_of(wanted: Wanted) -> dict[str, NumberMeasure]:
     return {name: measure for name, measure in MEASURES.items() if measure.exists(wanted)}
 
 
-def measure_number(means: NoisyMeans | None, wanted: Wanted, size: Value, widest: float) -> Measures:
+def measure_number(
+    means: NoisyMeans | None, wanted: Wanted, size: Value, widest: float
+) -> Measures:
     """Return all measures of private rows; of too few rows (no means) the middles of their ranges.
 
     `size` is the number of rows, `widest` the largest residual within the target's bounds.

@@ -239,7 +239,9 @@ class NumberOutcomes(Outcomes):
         asked.ask(ROWS, whole, COUNT if self.quantile is None else GRADIENT_COUNT)
         asked.ask(SIZES, by_size, COUNT)
         half, farthest = plan.model.middle_and_half_of_labels[1], label_reach(plan.model)
-        clip = Clip.at(self._clip_cell(plan, asked), self.reach, half, farthest, width_of(plan.model))
+        clip = Clip.at(
+            self._clip_cell(plan, asked), self.reach, half, farthest, width_of(plan.model)
+        )
         residuals = np.clip(middles_of_codes() * (self.reach / clip.residual), -1, 1)
         labels = np.clip(middles_of_codes() * (farthest / clip.label), -1, 1)
         curator.publish(UseLoss(table_of(residuals, residuals**2)))
@@ -332,36 +334,34 @@ class NumberOutcomes(Outcomes):
 
         (bias, square), (absolute, fourth) = means(CHIEF), means(ABSOLUTE)
         label, label_square = means(LABELS)
-        second = min(max(square.at, 0.0), 1.0)
-        found = NoisyMeans.of(
-            wanted, float(rows), square, fourth, bias, absolute, label, label_square,
-            tail(SIZES, clip.cell, clip.ends), clip, model.middle_and_half_of_labels[0],
-        )  # fmt: skip
+        middle, beyond = model.middle_and_half_of_labels[0], tail(SIZES, clip.cell, clip.ends)
+        own = bias, absolute, label, label_square, beyond, clip, middle
+        found = NoisyMeans.of(wanted, float(rows), square, fourth, *own)
         if below:
             noise = float(asked.noise(ROWS)[0])
             found = replace(found, below=Mean.of(float(below[0]), noise, float(rows), unsure))
         if self.deviance is not None:
-            cell, own = deviance_clip
+            cell, widest = deviance_clip
             most = largest_deviance(bounds_of(model), self.deviance)
             mean, squares = means(DEVIANCES)
-            beyond = tail(DEVIANCE_SIZES, cell, ends_beyond(cell, most / own))
-            sizes = Sizes(mean, min(max(squares.at, 0.0), 1.0), beyond, own, most)
+            beyond = tail(DEVIANCE_SIZES, cell, ends_beyond(cell, most / widest))
+            sizes = Sizes(mean, min(max(squares.at, 0.0), 1.0), beyond, widest, most)
             found = replace(found, deviance=sizes)
         if grouping is not None:
             n_groups = len(grouping.predicted)
             totals = asked.sums(GROUPS, part).reshape(-1, n_groups, 2)[number]
             counts = asked.sums(GROUP_ROWS, part).reshape(-1, n_groups)[number]
-            one = clip.residual
-            noise_of_sums = one * asked.noise(GROUPS)[0], one**2 * asked.noise(GROUPS)[1]
+            one, other = map(float, asked.noise(GROUPS))
             groups = GroupSums(
                 grouping if part == 0 else grouping.of_some,
                 counts,
-                one * totals[:, 0],
-                one**2 * totals[:, 1],
-                (float(asked.noise(GROUP_ROWS)[0]), *map(float, noise_of_sums)),
-                one**2 * second,
-                one * found.tail.excess * float(rows),
-                one,
+                totals[:, 0],
+                totals[:, 1],
+                (float(asked.noise(GROUP_ROWS)[0]), one, other),
+                found.second,
+                found.tail.excess * float(rows),
+                clip.residual,
+                True,
                 bounds_of(model),
                 CODE_WIDTH,
             )

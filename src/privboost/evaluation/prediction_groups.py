@@ -125,15 +125,17 @@ class Grouping:
         first = np.concatenate([[0], first])
         tenth_of = np.searchsorted(tenths, first, side="right")
         group_of = np.searchsorted(first, np.arange(grid.n_cells), side="right") - 1
-        ends = np.append(first, grid.n_cells)
+        ends, width = np.append(first, grid.n_cells), grid.high - grid.low
         predicted, error, spread = (np.zeros(len(first)) for _ in range(3))
         for k, own in enumerate(map(slice, ends[:-1], ends[1:])):
             inside, at = rows[own], grid.middles[own]
             weights = inside if inside.sum() > 0 else np.ones_like(inside)
             predicted[k] = (weights * at).sum() / weights.sum()
-            squares = np.where(weights > 0, (at - predicted[k]) ** 2, 0.0)
-            spread[k] = math.sqrt(float((weights * squares).sum() / weights.sum()))
-            error[k] = noise * math.sqrt(float(squares.sum())) / max(float(inside.sum()), noise, 1e-9)
+            # Relative to the range, whose square may be no float.
+            far = np.where(weights > 0, (at - predicted[k]) / width, 0.0)
+            spread[k] = width * math.sqrt(float((weights * far**2).sum() / weights.sum()))
+            sure = max(float(inside.sum()), noise, 1e-9)
+            error[k] = width * noise * math.sqrt(float((far**2).sum())) / sure
         most = np.maximum(grid.edges[ends[1:]] - predicted, predicted - grid.edges[first])
         error = np.minimum(error, most)
         return cls(group_of, tenth_of, grid.edges[ends], predicted, error, spread)
@@ -176,22 +178,24 @@ def count_groups(rows: float, noise: float, mean: float) -> int:
 
 @dataclass(frozen=True, eq=False)
 class GroupSums:
-    """Sums of the rows of each group, on the scale of the target; noisy, or exact with no noise.
+    """Sums of the rows of each group; noisy, or exact with no noise.
 
     Attributes
     ----------
     grouping : Grouping
         The groups.
     rows, residuals, squares : float arrays
-        Number of rows, sum of residuals, and sum of their squares.
+        Number of rows, sum of residuals, and sum of their squares; residuals in parts of `unit`.
     noise : (float, float, float)
         Standard deviations of the noise of each.
     second : float
-        Mean square of residuals of all rows.
+        Mean square of residuals of all rows, likewise.
     beyond : float
-        Upper bound of what residuals beyond the clip add to all sums of sizes.
-    clip : float
-        The clip of residuals; infinite where there is none.
+        Upper bound of what residuals beyond the clip add to all sums of sizes, likewise.
+    unit : float
+        The clip of residuals, or a bound of them where there is none.
+    clipped : bool
+        Whether residuals were clipped.
     bounds : (float, float)
         Bounds of labels.
     relative : float
@@ -205,14 +209,10 @@ class GroupSums:
     noise: tuple[float, float, float]
     second: float
     beyond: float
-    clip: float
+    unit: float
+    clipped: bool
     bounds: tuple[float, float]
     relative: float = 0.0
-
-    @cached_property
-    def predicted(self) -> np.ndarray:
-        """Mean prediction of each group."""
-        return self.grouping.predicted
 
     def _variance(self, rows: np.ndarray, squares: np.ndarray, noise: float) -> np.ndarray:
         """Return mean squares of groups: what was measured, and that of all rows where noise hides
@@ -232,9 +232,9 @@ class GroupSums:
         """What residuals beyond the clip may take from a group's sum, and add to it."""
         low, high = self.bounds
         edges = self.grouping.edges
-        most_below, most_above = edges[1:] - low, high - edges[:-1]
-        below = np.where(most_below > self.clip, self.beyond, 0.0)
-        above = np.where(most_above > self.clip, self.beyond, 0.0)
+        beyond = self.beyond if self.clipped else 0.0
+        below = np.where(edges[1:] - low > self.unit, beyond, 0.0)
+        above = np.where(high - edges[:-1] > self.unit, beyond, 0.0)
         return below, above
 
     def calibration(self) -> tuple[CalibrationBin, ...]:
@@ -258,13 +258,14 @@ class GroupSums:
                 hidden = BoundedValue(0.0, widest, 0.0, *ends)
                 found.append(self._bin(low, high, predicted, hidden, 0.0, size))
                 continue
-            at = min(max(total / rows, ends[0]), ends[1])
+            unit, part = self.unit, total / rows
+            at = min(max(unit * part, ends[0]), ends[1])
             squares = np.array([float(self.squares[own].sum())])
-            second = self._variance(np.array([rows]), squares, self.noise[2] * root)[0]
-            sampled = math.sqrt(max(second - at**2, 0.0) / rows)
-            std = math.hypot(self.noise[1] * root / rows, at * noise / rows, sampled)
-            width = self.relative * math.sqrt(second)
-            below, above = (float(tail[own].max()) / rows for tail in self._tails)
+            second = float(self._variance(np.array([rows]), squares, self.noise[2] * root)[0])
+            sampled = math.sqrt(max(second - part**2, 0.0) / rows)
+            std = unit * math.hypot(self.noise[1] * root / rows, part * noise / rows, sampled)
+            width = unit * self.relative * math.sqrt(second)
+            below, above = (unit * float(tail[own].max()) / rows for tail in self._tails)
             lower = max(at - _ERRORS * std - width - below, ends[0])
             upper = min(at + _ERRORS * std + width + above, ends[1])
             gap = BoundedValue(at, min(std, ends[1] - ends[0]), width, lower, upper)
@@ -272,7 +273,13 @@ class GroupSums:
         return tuple(found)
 
     def _bin(
-        self, low: float, high: float, predicted: float, gap: BoundedValue, unsure: float, size: Value
+        self,
+        low: float,
+        high: float,
+        predicted: float,
+        gap: BoundedValue,
+        unsure: float,
+        size: Value,
     ) -> CalibrationBin:
         """Return a tenth; `unsure` is the error of its mean prediction."""
         std = math.hypot(gap.std, unsure)
@@ -290,8 +297,8 @@ class GroupSums:
 
     @cached_property
     def labels(self) -> np.ndarray:
-        """Sum of labels of each group, approximately."""
-        labels: np.ndarray = self.rows * self.grouping.predicted + self.residuals
+        """Sum of labels of each group, approximately; in parts of `unit`."""
+        labels: np.ndarray = self.rows * (self.grouping.predicted / self.unit) + self.residuals
         return labels
 
     def gini(self) -> BoundedValue:
@@ -308,7 +315,8 @@ class GroupSums:
         own = np.sqrt(self.noise[1] ** 2 + rows * second)
         drawn = self.rows + spread * draw.standard_normal(shape)
         left = self.residuals + own * draw.standard_normal(shape)
-        means = self.predicted + self.grouping.error * draw.standard_normal(shape)
+        means = self.grouping.predicted + self.grouping.error * draw.standard_normal(shape)
+        means /= self.unit
         many, total = gini_of(drawn, drawn * means + left)
         (value,), (whole,) = gini_of(self.rows[None], labels[None])
         noise = float(total.std())

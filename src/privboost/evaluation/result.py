@@ -487,7 +487,7 @@ class Evaluation:
         return whole + groups
 
     def plot(self, ax: Any = None, *, residuals: bool = False) -> Any:
-        """Draw the reliability diagram of all rows, or the calibration of a number; return the axes.
+        """Draw the reliability of classes, or the calibration of a number; return the axes.
 
         Parameters
         ----------
@@ -566,8 +566,9 @@ def _read_bin(document: Any) -> Bin:
 
 def _read_tenth(document: Any) -> CalibrationBin:
     own = CalibrationBin(**document)
-    places = map(_number, (own.low, own.high, own.predicted))
-    return CalibrationBin(*places, *map(_read_value, (own.observed, own.residual, own.rows)))
+    low, high, mean = map(_number, (own.low, own.high, own.predicted))
+    observed, residual, rows = map(_read_value, (own.observed, own.residual, own.rows))
+    return CalibrationBin(low, high, mean, observed, residual, rows)
 
 
 def _text(value: Any) -> str:
