@@ -164,6 +164,17 @@ def choose_clip(
     return int(np.argmin(np.hypot(added, sum_noise * ends)))
 
 
+def last_clear_cell(counts: np.ndarray, noise: float) -> int:
+    """Return the last cell from which on noisy counts together clearly exceed their noise.
+
+    It is the last of all cells where none do.
+    """
+    beyond = np.cumsum(counts[::-1])[::-1]
+    cells = np.arange(len(counts))
+    clear = np.flatnonzero(beyond > _CLEAR_CELL * noise * np.sqrt(len(counts) - cells))
+    return int(clear[-1]) if len(clear) else len(counts) - 1
+
+
 @dataclass(frozen=True)
 class Tail:
     """Upper bounds of what rows beyond the clip add, per row of all; in units of the clip.

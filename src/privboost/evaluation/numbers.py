@@ -29,6 +29,7 @@ from privboost.evaluation.number_measures import (
     Wanted,
     choose_clip,
     ends_beyond,
+    last_clear_cell,
     measure_number,
 )
 from privboost.evaluation.outcomes import (
@@ -76,7 +77,7 @@ _SHARES: tuple[tuple[str, str, float, tuple[float, ...]], ...] = (
 squares, which RMSE and R² need; fourth powers only serve the error bar of an RMSE. The counts
 choose the clip, and their noise bounds what may lie beyond it."""
 _OF_GROUPS: tuple[tuple[str, str, float, tuple[float, ...]], ...] = (
-    (PREDICTIONS, "rows by their prediction", 0.03, (1.0,)),
+    (PREDICTIONS, "rows by their prediction", 0.05, (1.0,)),
     (GROUP_ROWS, "rows by group of their prediction", 0.04, (1.0,)),
     (GROUPS, "sums of residuals and their squares, by group of the prediction", 0.13, (0.85, 0.15)),
 )
@@ -289,14 +290,9 @@ class NumberOutcomes(Outcomes):
         """Choose the clip of deviances, and release their sums; return its cell and the clip."""
         plan, curator = asked.plan, asked.curator
         asked.ask(DEVIANCE_SIZES, by_size, COUNT)
-        cell = choose_clip(
-            asked.sums(DEVIANCE_SIZES, 0)[:RESIDUAL_CELLS, 0],
-            float(asked.sums(ROWS, 0)[0, -1]),
-            float(asked.noise(DEVIANCE_SIZES)[0]),
-            float(asked.noise(DEVIANCES)[0]),
-            RESIDUAL_CELLS - 1,
-            power=1,
-        )
+        counts, rows = asked.sums(DEVIANCE_SIZES, 0)[:, 0], float(asked.sums(ROWS, 0)[0, -1])
+        noise = float(asked.noise(DEVIANCE_SIZES)[0]), float(asked.noise(DEVIANCES)[0])
+        cell = choose_clip(counts, rows, *noise, last_clear_cell(counts, noise[0]), power=1)
         most = largest_deviance(bounds_of(plan.model), self.deviance or 0.0)
         clip = math.ldexp(most, cell - RESIDUAL_CELLS + 1)
         sizes = np.clip(middles_of_codes() * (most / clip), 0, 1)

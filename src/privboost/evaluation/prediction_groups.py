@@ -16,13 +16,13 @@ from privboost.evaluation.result import BoundedValue, CalibrationBin, Value, sta
 from privboost.randomness.keystream import fixed_generator
 
 TENTHS = 10
-PRIVATE_STEPS, PUBLIC_STEPS = 16, 2048
+PRIVATE_STEPS, PUBLIC_STEPS = 8, 2048
 """Cells of predictions in each halving, of private and of public rows."""
 MOST_GROUPS = 100
 """Groups of public rows, from which the error bar of a Gini coefficient is computed."""
 _HALVINGS = 16
 _ERRORS = 2.0
-_CLEAR, _CLEAR_NEIGHBOUR = 3.0, 1.0
+_CLEAR, _CLEAR_NEIGHBOUR = 2.5, 1.0
 """Standard deviations of its noise that the rows of a halving must exceed to count, and the same
 next to one that counts: elsewhere noise alone would move the edges."""
 _NUMBERS_OF_GROUPS = (10, 20, 50)
@@ -251,7 +251,8 @@ class GroupSums:
             predicted = float(weights @ grouping.predicted[own])
             low, high = float(grouping.edges[own[0]]), float(grouping.edges[own[-1] + 1])
             ends = self.bounds[0] - high, self.bounds[1] - low
-            unsure = float(np.sqrt(((weights * grouping.error[own]) ** 2).sum()))
+            errors = weights * grouping.error[own] / self.unit
+            unsure = self.unit * math.sqrt(float((errors**2).sum()))
             size = Value(max(rows, 0.0), noise)
             if not stands_out(rows, noise):
                 widest = max(-ends[0], ends[1])
