@@ -43,7 +43,7 @@ from privboost.estimators.preparation import (
     remembering_failure,
 )
 from privboost.estimators.run_settings import RunSettings, ledger_path
-from privboost.evaluation.class_measures import BETTER
+from privboost.evaluation.class_measures import MEASURES
 from privboost.evaluation.evaluate import EvaluationPreparation, run_evaluation
 from privboost.evaluation.number_measures import Wanted, measures_of
 from privboost.evaluation.numbers import clip_of_scores
@@ -60,11 +60,6 @@ _STEPS = 12
 _LEAST = 1 / 64
 """Least ε of a run, relative to the search's."""
 _OF_THE_SEARCH = ("epsilon", "delta", "random_state", "ledger", "budget")
-_OF_TWO_CLASSES = tuple(BETTER)
-_OF_CLASSES = ("accuracy", "log_loss")
-"""Measures that a score of classes has, of two and of more: the latter have no curves."""
-_WITHOUT_ODDS = ("accuracy", "auc")
-"""Measures of models without probabilities."""
 _FIXED = (
     *(*_OF_THE_SEARCH, "public_rows", "backend"),
     *("classes", "domain", "domain_given", "domain_rows", "domain_share", "sample_weight_bound"),
@@ -484,21 +479,24 @@ def _check_candidates(candidates: Any) -> tuple[Mapping[str, Any], ...]:
 def _better(target: Any) -> dict[str, str]:
     """Return the measures that compare models of a target, and which values of them are better."""
     if isinstance(target, ClassTarget):
-        return BETTER
-    return {
-        name: own.better
-        for name, own in measures_of(Wanted(target.bounds[0])).items()
-        if own.better is not None
-    }
+        listed = {name: measure.better for name, measure in MEASURES.items()}
+    else:
+        known = measures_of(Wanted(target.bounds[0]))
+        listed = {name: measure.better for name, measure in known.items()}
+    return {name: better for name, better in listed.items() if better is not None}
 
 
 def _check_scoring(scoring: Any, estimator: Any) -> str:
     target = estimator._domain().target
     known = tuple(_better(target))
     if isinstance(target, ClassTarget):
-        kept = _OF_TWO_CLASSES if len(target.classes) == 2 else _OF_CLASSES
-        odds = hasattr(estimator, "predict_proba")
-        known = tuple(name for name in known if name in kept and (odds or name in _WITHOUT_ODDS))
+        curves, log_odds = len(target.classes) == 2, hasattr(estimator, "predict_proba")
+        having = [(name, MEASURES[name]) for name in known]
+        known = tuple(
+            name
+            for name, own in having
+            if (curves or not own.curves) and (log_odds or not own.log_odds)
+        )
     if scoring is None:
         return "auc" if "auc" in known else known[0]
     if scoring not in known:

@@ -491,7 +491,6 @@ def test_refusals_of_models(number):
         evaluate(PrivBoostClassifier(), frame_of(CLASSES, 20), epsilon=1.0)
     for how, words in (
         ({"score_cells": 8}, "score_cells"),
-        ({"curves": 3}, "curves"),
         ({"deviance": "normal"}, "deviance"),
         ({"power": 1.5}, "power is that of deviance=.tweedie."),
         ({"deviance": "poisson", "power": 1.5}, "power"),
