@@ -13,18 +13,20 @@ from privboost._core.checks import check_choice, check_number
 POISSON, GAMMA = 1.0, 2.0
 """Powers p of the variance function V(μ) = μᵖ; those of Tweedie deviances lie between."""
 _DEFAULT_POWER = 1.5
-_LEAST_PREDICTION = 2.0**-40
-"""Least prediction of a deviance, relative to the largest label: the deviance of a prediction of 0
-is infinite."""
+_LEAST_PREDICTION = 2.0**-24
+"""Least prediction of a deviance, relative to the model's largest: that of 0 may be infinite."""
+Range = tuple[float, float]
+"""The least and the largest of some numbers."""
 
 
-def open_deviance(name: Any, power: Any, bounds: tuple[float, float]) -> float | None:
+def open_deviance(name: Any, power: Any, bounds: Range, predictions: Range) -> float | None:
     """Return the power of a deviance; None without one.
 
     Raises
     ------
     ValueError
-        If the name or the power is none, or labels within `bounds` have no such deviance.
+        If the name or the power is none, or labels within `bounds` have no such deviance from
+        predictions within theirs.
     """
     if name is None:
         if power is not None:
@@ -41,7 +43,7 @@ def open_deviance(name: Any, power: Any, bounds: tuple[float, float]) -> float |
         raise ValueError("deviance: 'gamma' needs a target whose lower bound is above 0")
     if not bounds[0] >= 0:
         raise ValueError(f"deviance: {name!r} needs a target whose lower bound is at least 0")
-    if not math.isfinite(largest_deviance(bounds, found)):
+    if not math.isfinite(largest_deviance(bounds, predictions, found)):
         raise ValueError("deviance: the bounds of the target are too wide for one")
     return found
 
@@ -60,18 +62,17 @@ def unit_deviance(labels: np.ndarray, predictions: np.ndarray, power: float) -> 
     return found
 
 
-def least_prediction(bounds: tuple[float, float]) -> float:
+def least_prediction(predictions: Range) -> float:
     """Return the prediction as which smaller ones count."""
-    return max(bounds[0], bounds[1] * _LEAST_PREDICTION)
+    return max(predictions[0], predictions[1] * _LEAST_PREDICTION)
 
 
-def largest_deviance(bounds: tuple[float, float], power: float) -> float:
-    """Return the largest deviance that the bounds of labels and predictions allow.
+def largest_deviance(bounds: Range, predictions: Range, power: float) -> float:
+    """Return the largest deviance that the bounds of labels and of predictions allow.
 
     A deviance grows with the distance of label and prediction, on both sides.
     """
-    low, high = bounds
-    ends = np.array([high, low]), np.array([least_prediction(bounds), high])
+    ends = np.array(bounds[::-1]), np.array([least_prediction(predictions), predictions[1]])
     with np.errstate(over="ignore", invalid="ignore"):
         most = unit_deviance(*ends, power)
     return float(most.max()) * (1 + 2.0**-20)

@@ -14,7 +14,6 @@ from privboost.data.rows import Codes
 from privboost.data.table import Column
 from privboost.engine.queries import COUNT, GRADIENT_HESSIAN, CellSums
 from privboost.engine.updates import Start
-from privboost.evaluation.deviances import largest_deviance
 from privboost.evaluation.number_measures import (
     DEVIANCE_QUANTITIES,
     DIGIT_BITS,
@@ -29,6 +28,7 @@ from privboost.evaluation.numbers import (
     bounds_of,
     deviances_of,
     look_up_by,
+    most_deviance,
     one_cell_each,
     predictions_of,
     read_labels,
@@ -199,7 +199,7 @@ class ExactNumberOutcomes(Outcomes):
         power = _exact_power(model)
         reach = 1.0
         if self.deviance is not None:
-            reach = largest_deviance(bounds_of(model), self.deviance)
+            reach = most_deviance(model, self.deviance)
         own = {name: total[number] for name, total in sums.items()}
         exact = ExactSums(wanted, own, int(count[number]), power, reach)
         if grouping is not None and exact.rows:

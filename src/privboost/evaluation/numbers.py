@@ -256,7 +256,7 @@ class NumberOutcomes(Outcomes):
         if self.curves:
             grouping = self._ask_groups(asked, more[0], table_of(residuals, residuals**2), clip)
         if self.deviance is not None:
-            deviance_clip = self._ask_deviances(asked, more[-1])
+            deviance_clip = self._ask_deviances(asked, more[-1], self.deviance)
         measures = [
             [
                 self._measure(asked, wanted, part, number, clip, grouping, deviance_clip)
@@ -286,14 +286,14 @@ class NumberOutcomes(Outcomes):
         asked.ask(GROUPS, cells)
         return found
 
-    def _ask_deviances(self, asked: _Asked, by_size: CellMap) -> tuple[int, float]:
+    def _ask_deviances(self, asked: _Asked, by_size: CellMap, power: float) -> tuple[int, float]:
         """Choose the clip of deviances, and release their sums; return its cell and the clip."""
         plan, curator = asked.plan, asked.curator
         asked.ask(DEVIANCE_SIZES, by_size, COUNT)
         counts, rows = asked.sums(DEVIANCE_SIZES, 0)[:, 0], float(asked.sums(ROWS, 0)[0, -1])
         noise = float(asked.noise(DEVIANCE_SIZES)[0]), float(asked.noise(DEVIANCES)[0])
         cell = choose_clip(counts, rows, *noise, last_clear_cell(counts, noise[0]), power=1)
-        most = largest_deviance(bounds_of(plan.model), self.deviance or 0.0)
+        most = most_deviance(plan.model, power)
         clip = math.ldexp(most, cell - RESIDUAL_CELLS + 1)
         sizes = np.clip(middles_of_codes() * (most / clip), 0, 1)
         curator.publish(Start(table_of(sizes, sizes**2)))
@@ -313,8 +313,9 @@ class NumberOutcomes(Outcomes):
     ) -> Measures:
         """Return the measures of one cell: the whole table, or a group."""
         model = asked.plan.model
-        (*below, rows), unsure = asked.sums(ROWS, part)[number], float(asked.noise(ROWS)[-1])
-        size = Value(max(float(rows), 0.0), unsure)
+        *below, rows = map(float, asked.sums(ROWS, part)[number])
+        unsure = float(asked.noise(ROWS)[-1])
+        size = Value(max(rows, 0.0), unsure)
         if not stands_out(rows, unsure):
             return measure_number(None, wanted, size, clip.range)
         least = rows - 2 * unsure
@@ -322,7 +323,7 @@ class NumberOutcomes(Outcomes):
         def means(name: str) -> list[Mean]:
             totals, noise = asked.sums(name, part)[number], asked.noise(name)
             pairs = zip(totals, noise, strict=True)
-            return [Mean.of(float(total), float(own), float(rows), unsure) for total, own in pairs]
+            return [Mean.of(float(total), float(own), rows, unsure) for total, own in pairs]
 
         def tail(name: str, cell: int, ends: np.ndarray) -> Tail:
             counts = asked.sums(name, part)[:, 0].reshape(-1, RESIDUAL_CELLS)[number, cell + 1 :]
@@ -332,13 +333,13 @@ class NumberOutcomes(Outcomes):
         label, label_square = means(LABELS)
         middle, beyond = model.middle_and_half_of_labels[0], tail(SIZES, clip.cell, clip.ends)
         own = bias, absolute, label, label_square, beyond, clip, middle
-        found = NoisyMeans.of(wanted, float(rows), square, fourth, *own)
+        found = NoisyMeans.of(wanted, rows, square, fourth, *own)
         if below:
             noise = float(asked.noise(ROWS)[0])
-            found = replace(found, below=Mean.of(float(below[0]), noise, float(rows), unsure))
+            found = replace(found, below=Mean.of(below[0], noise, rows, unsure))
         if self.deviance is not None:
             cell, widest = deviance_clip
-            most = largest_deviance(bounds_of(model), self.deviance)
+            most = most_deviance(model, self.deviance)
             mean, squares = means(DEVIANCES)
             beyond = tail(DEVIANCE_SIZES, cell, ends_beyond(cell, most / widest))
             sizes = Sizes(mean, min(max(squares.at, 0.0), 1.0), beyond, widest, most)
@@ -355,7 +356,7 @@ class NumberOutcomes(Outcomes):
                 totals[:, 1],
                 (float(asked.noise(GROUP_ROWS)[0]), one, other),
                 found.second,
-                found.tail.excess * float(rows),
+                found.tail.excess * rows,
                 clip.residual,
                 True,
                 bounds_of(model),
@@ -483,9 +484,14 @@ def deviances_of(
     model: Model, labels: np.ndarray, predictions: np.ndarray, power: float
 ) -> tuple[np.ndarray, float]:
     """Return the deviance of each row, and the largest that there can be."""
-    bounds = bounds_of(model)
-    means, most = np.maximum(predictions, least_prediction(bounds)), largest_deviance(bounds, power)
+    most = most_deviance(model, power)
+    means = np.maximum(predictions, least_prediction(model.bounds))
     return np.minimum(unit_deviance(labels, means, power), most), most
+
+
+def most_deviance(model: Model, power: float) -> float:
+    """Return the largest deviance that a row of a model can have."""
+    return largest_deviance(bounds_of(model), model.bounds, power)
 
 
 def _code_number(values: np.ndarray, reach: float) -> np.ndarray:

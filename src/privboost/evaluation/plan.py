@@ -91,7 +91,7 @@ def plan_evaluation(
     else:
         _refuse("score_cells", score_cells, "a number has residuals instead")
         own = not only_score if curves is None else check_flag("curves", curves)
-        variance_power = open_deviance(deviance, power, bounds_of(model))
+        variance_power = open_deviance(deviance, power, bounds_of(model), model.bounds)
         level = None if quantile is None else check_number("quantile", quantile, 0.0, 1.0)
         wanted = wanted_of(model, own, variance_power, level)
         more = {"deviance": deviance, "power": variance_power, "quantile": level}

@@ -219,7 +219,7 @@ class GroupSums:
         it.
         """
         if not noise:
-            exact: np.ndarray = squares / np.maximum(rows, 1.0)
+            exact: np.ndarray = np.maximum(squares, 0.0) / np.maximum(rows, 1.0)
             return exact
         rows = np.maximum(rows, 1.0)
         own, prior = (noise / rows) ** 2, max(self.second, 1e-150) ** 2
