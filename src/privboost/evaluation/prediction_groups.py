@@ -22,7 +22,7 @@ MOST_GROUPS = 100
 """Groups of public rows, from which the error bar of a Gini coefficient is computed."""
 _HALVINGS = 16
 _ERRORS = 2.0
-_CLEAR, _CLEAR_NEIGHBOUR = 2.5, 1.0
+_CLEAR, _CLEAR_NEIGHBOUR = 2.5, 1.5
 """Standard deviations of its noise that the rows of a halving must exceed to count, and the same
 next to one that counts: elsewhere noise alone would move the edges."""
 _NUMBERS_OF_GROUPS = (10, 20, 50)
