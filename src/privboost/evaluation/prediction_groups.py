@@ -286,7 +286,7 @@ class GroupSums:
         std = math.hypot(gap.std, unsure)
         assert gap.lower is not None
         assert gap.upper is not None
-        if not self.noise[0]:  # public rows
+        if not self.clipped:  # public rows
             observed, left = Value(predicted + gap.value, std), Value(gap.value, gap.std)
             return CalibrationBin(low, high, predicted, observed, left, size)
         more = _ERRORS * (std - gap.std)
