@@ -92,9 +92,10 @@ class PrivateSearchCV(BaseEstimator):
     validation_share : float
         Share of the units that runs are scored on, and not trained on.
     scoring : str, optional
-        Measure of a run: "auc", "accuracy", "log_loss" or "brier" for classes, "rmse", "mae" or
-        "r2" for a number. By default "auc" ("accuracy" beyond two classes), or "rmse". Residuals of
-        a number are clipped to half the width of a model's clipping range of labels.
+        Measure of a run: "auc", "accuracy", "log_loss", "brier" or "calibration_error" for classes
+        ("accuracy" or "log_loss" beyond two), "rmse", "mae" or "r2" for a number. By default "auc"
+        ("accuracy" beyond two classes), or "rmse". Residuals of a number are clipped to half the
+        width of a model's clipping range of labels.
     random_state : int, optional
         A seed, for tests; it takes the guarantee away.
     ledger : path, optional

@@ -331,13 +331,15 @@ def test_equal_labels_are_no_error(labels):
 
 def test_every_backend_releases_the_same(case):
     _, model, frame, how = case
+    frame = frame[:1000]
     one, other = (
         evaluate(model, frame, epsilon=2.0, by="job", random_state=4, backend=backend, **how)
         for backend in ("auto", lambda loads: HostileBackend(loads, 3))
     )
     assert one == other
-    assert exactly(model, frame, **how) == exactly(
-        model, frame, backend=lambda loads: HostileBackend(loads, 5), **how
+    few = frame[:200]
+    assert exactly(model, few, **how) == exactly(
+        model, few, backend=lambda loads: HostileBackend(loads, 5), **how
     )
 
 

@@ -281,11 +281,13 @@ class NoisyMeans:
     `second` is the mean square of residuals with its error; `bias`, `absolute`, `label` and
     `label_square` are means of residuals, of their sizes, of labels and of their squares, and
     `below` the share of labels that are at most the prediction. Labels are in units of their clip,
-    about `middle`. Deviances and groups are None unless wanted.
+    about `middle`. Deviances and groups are None unless wanted. `unsure` is the standard deviation
+    of the noise in the number of rows.
     """
 
     wanted: Wanted
     rows: float
+    unsure: float
     second: float
     error: float
     bias: Mean
@@ -304,6 +306,7 @@ class NoisyMeans:
         cls,
         wanted: Wanted,
         rows: float,
+        unsure: float,
         square: Mean,
         fourth: Mean,
         *others: Any,
@@ -313,7 +316,7 @@ class NoisyMeans:
         # Numbers between 0 and 1 vary most if all are 0 or 1.
         spread = min(max(fourth.at - second**2, 0.0), second * (1 - second))
         error = math.hypot(square.error, math.sqrt(spread / rows))
-        return cls(wanted, rows, second, error, *others)
+        return cls(wanted, rows, unsure, second, error, *others)
 
 
 @dataclass(frozen=True)
@@ -636,11 +639,14 @@ class ShareBelow(NumberMeasure):
         return BoundedValue(0.5, 0.5, 0.0, 0.0, 1.0)
 
     def noisy(self, means: NoisyMeans) -> BoundedValue:
+        """Return the ratio of two noisy counts, with the interval of Fieller's theorem."""
         assert means.below is not None
-        second = min(max(means.below.at, 0.0), 1.0)
-        at, error = means.below.sampled(0.0, second, means.rows)
-        ends = at - _ERRORS * error, at + _ERRORS * error
-        return BoundedValue(at, error, 0.0, max(ends[0], 0.0), min(ends[1], 1.0))
+        own, unsure = means.below, means.unsure / means.rows
+        at, error = own.sampled(0.0, min(max(own.at, 0.0), 1.0), means.rows)
+        above = math.sqrt(max(error**2 - (own.at * unsure) ** 2, 0.0))
+        ends = _ratio_ends(own.at, 1.0, above, unsure)
+        low, high = (0.0, 1.0) if ends is None else ends
+        return BoundedValue(at, error, 0.0, min(max(low, 0.0), at), max(min(high, 1.0), at))
 
     def exact(self, sums: ExactSums) -> Value:
         share = sums.sums["below"][1] / sums.rows

@@ -333,7 +333,7 @@ class NumberOutcomes(Outcomes):
         label, label_square = means(LABELS)
         middle, beyond = model.middle_and_half_of_labels[0], tail(SIZES, clip.cell, clip.ends)
         own = bias, absolute, label, label_square, beyond, clip, middle
-        found = NoisyMeans.of(wanted, rows, square, fourth, *own)
+        found = NoisyMeans.of(wanted, rows, unsure, square, fourth, *own)
         if below:
             noise = float(asked.noise(ROWS)[0])
             found = replace(found, below=Mean.of(below[0], noise, rows, unsure))
