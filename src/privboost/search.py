@@ -45,7 +45,8 @@ from privboost.estimators.preparation import (
 from privboost.estimators.run_settings import RunSettings, ledger_path
 from privboost.evaluation.class_measures import MEASURES
 from privboost.evaluation.evaluate import EvaluationPreparation, run_evaluation
-from privboost.evaluation.number_measures import Wanted, measures_of
+from privboost.evaluation.number_measures import measures_of
+from privboost.evaluation.number_sums import Wanted
 from privboost.evaluation.numbers import clip_of_scores
 from privboost.evaluation.plan import plan_evaluation, plan_score
 from privboost.evaluation.result import HIGHER, Value

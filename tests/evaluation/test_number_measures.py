@@ -22,7 +22,8 @@ from privboost.evaluation import prediction_groups
 from privboost.evaluation.deviances import largest_deviance, least_prediction, unit_deviance
 from privboost.evaluation.evaluate import measure
 from privboost.evaluation.model_card import evaluation_section
-from privboost.evaluation.number_measures import MEASURES, Tail, last_clear_cell
+from privboost.evaluation.number_measures import MEASURES
+from privboost.evaluation.number_sums import Tail, last_clear_cell
 from privboost.evaluation.outcomes import OutcomeLoader, open_groups
 from privboost.evaluation.plan import plan_evaluation
 from privboost.evaluation.prediction_groups import (

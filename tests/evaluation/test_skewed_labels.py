@@ -18,7 +18,7 @@ from privboost.engine.updates import Start
 from privboost.evaluation import number_measures
 from privboost.evaluation.evaluate import measure
 from privboost.evaluation.model_card import evaluation_section
-from privboost.evaluation.number_measures import RESIDUAL_CELLS, Clip, Tail, choose_clip
+from privboost.evaluation.number_sums import RESIDUAL_CELLS, Clip, Tail, choose_clip
 from privboost.evaluation.numbers import (
     NUMBER_CODES,
     _code_number,

@@ -14,7 +14,8 @@ from privboost.data.rows import Codes
 from privboost.data.table import Column
 from privboost.engine.queries import COUNT, GRADIENT_HESSIAN, CellSums
 from privboost.engine.updates import Start
-from privboost.evaluation.number_measures import (
+from privboost.evaluation.number_measures import measure_exactly
+from privboost.evaluation.number_sums import (
     DEVIANCE_QUANTITIES,
     DIGIT_BITS,
     EXACT_BITS,
@@ -22,7 +23,6 @@ from privboost.evaluation.number_measures import (
     SQUARE,
     ExactSums,
     Wanted,
-    measure_exactly,
 )
 from privboost.evaluation.numbers import (
     bounds_of,

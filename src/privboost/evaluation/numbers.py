@@ -17,7 +17,8 @@ from privboost.data.values import read_numbers
 from privboost.engine.queries import COUNT, GRADIENT_COUNT, GRADIENT_HESSIAN, CellSums
 from privboost.engine.updates import AddCellValues, Start, UseLoss
 from privboost.evaluation.deviances import largest_deviance, least_prediction, unit_deviance
-from privboost.evaluation.number_measures import (
+from privboost.evaluation.number_measures import measure_number
+from privboost.evaluation.number_sums import (
     CODE_WIDTH,
     OCTAVE_STEPS,
     RESIDUAL_CELLS,
@@ -30,7 +31,6 @@ from privboost.evaluation.number_measures import (
     choose_clip,
     ends_beyond,
     last_clear_cell,
-    measure_number,
 )
 from privboost.evaluation.outcomes import (
     CHIEF,
@@ -49,7 +49,7 @@ from privboost.evaluation.prediction_groups import (
     PredictionGrid,
     count_groups,
 )
-from privboost.evaluation.result import Measures, Residuals, Value, stands_out
+from privboost.evaluation.result import ERRORS, Measures, Residuals, Value, stands_out
 from privboost.losses.base import UNKNOWN_LABEL, LossTable
 from privboost.mechanisms.curator import Curator
 from privboost.models.model import Model
@@ -318,7 +318,7 @@ class NumberOutcomes(Outcomes):
         size = Value(max(rows, 0.0), unsure)
         if not stands_out(rows, unsure):
             return measure_number(None, wanted, size, clip.range)
-        least = rows - 2 * unsure
+        least = rows - ERRORS * unsure
 
         def means(name: str) -> list[Mean]:
             totals, noise = asked.sums(name, part)[number], asked.noise(name)

@@ -21,7 +21,7 @@ from privboost.evaluation.classes import (
 )
 from privboost.evaluation.deviances import open_deviance
 from privboost.evaluation.exact_numbers import ExactNumberOutcomes, exact_releases
-from privboost.evaluation.number_measures import Wanted
+from privboost.evaluation.number_sums import Wanted
 from privboost.evaluation.numbers import NumberOutcomes, bounds_of, number_releases, wanted_of
 from privboost.evaluation.outcomes import (
     CHIEF,

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from privboost.evaluation.class_measures import DRAWS
-from privboost.evaluation.result import BoundedValue, CalibrationBin, Value, stands_out
+from privboost.evaluation.result import ERRORS, BoundedValue, CalibrationBin, Value, stands_out
 from privboost.randomness.keystream import fixed_generator
 
 TENTHS = 10
@@ -21,7 +21,6 @@ PRIVATE_STEPS, PUBLIC_STEPS = 8, 2048
 MOST_GROUPS = 100
 """Groups of public rows, from which the error bar of a Gini coefficient is computed."""
 _HALVINGS = 16
-_ERRORS = 2.0
 _CLEAR, _CLEAR_NEIGHBOUR = 2.5, 1.5
 """Standard deviations of its noise that the rows of a halving must exceed to count, and the same
 next to one that counts: elsewhere noise alone would move the edges."""
@@ -173,7 +172,7 @@ def count_groups(rows: float, noise: float, mean: float) -> int:
     if not (mean > 0 and stands_out(rows, 0.0)):
         return TENTHS
     spread = noise / (rows * mean) / math.sqrt(3)
-    return min(_NUMBERS_OF_GROUPS, key=lambda n: 2 * _ERRORS * spread * math.sqrt(n) + 2 / n)
+    return min(_NUMBERS_OF_GROUPS, key=lambda n: 2 * ERRORS * spread * math.sqrt(n) + 2 / n)
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,8 +266,8 @@ class GroupSums:
             std = unit * math.hypot(self.noise[1] * root / rows, part * noise / rows, sampled)
             width = unit * self.relative * math.sqrt(second)
             below, above = (unit * float(tail[own].max()) / rows for tail in self._tails)
-            lower = max(at - _ERRORS * std - width - below, ends[0])
-            upper = min(at + _ERRORS * std + width + above, ends[1])
+            lower = max(at - ERRORS * std - width - below, ends[0])
+            upper = min(at + ERRORS * std + width + above, ends[1])
             gap = BoundedValue(at, min(std, ends[1] - ends[0]), width, lower, upper)
             found.append(self._bin(low, high, predicted, gap, unsure, size))
         return tuple(found)
@@ -289,7 +288,7 @@ class GroupSums:
         if not self.clipped:  # public rows
             observed, left = Value(predicted + gap.value, std), Value(gap.value, gap.std)
             return CalibrationBin(low, high, predicted, observed, left, size)
-        more = _ERRORS * (std - gap.std)
+        more = ERRORS * (std - gap.std)
         ends = (predicted + gap.lower - more, predicted + gap.upper + more)
         lower, upper = (min(max(end, self.bounds[0]), self.bounds[1]) for end in ends)
         at = min(max(predicted + gap.value, lower), upper)
@@ -325,17 +324,17 @@ class GroupSums:
             return unknown_gini()
         std = min(float(many[np.isfinite(many)].std()), 1.0)
         width = float((np.maximum(labels, 0.0) * rows).sum() / (whole * rows.sum()))
-        reach = abs(float(value)) + _ERRORS * std + width
+        reach = abs(float(value)) + ERRORS * std + width
         below, above = (float(tail.max()) for tail in self._tails)
-        least = max(float(whole) - below - _ERRORS * noise, 1e-300)
+        least = max(float(whole) - below - ERRORS * noise, 1e-300)
         # Labels beyond change the sum of labels, and anywhere in the order.
         far = (above + below) * (1 + min(reach, 1.0)) / (least if below else float(whole) + above)
         return BoundedValue(
             float(np.clip(value, -1, 1)),
             std,
             min(width, 2.0),
-            float(max(value - _ERRORS * std - width - far, -1.0)),
-            float(min(value + _ERRORS * std + width + far, 1.0)),
+            float(max(value - ERRORS * std - width - far, -1.0)),
+            float(min(value + ERRORS * std + width + far, 1.0)),
         )
 
 

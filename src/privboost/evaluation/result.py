@@ -26,6 +26,8 @@ LOWER, HIGHER = "lower", "higher"
 _JSON_KEYS = {"predicted": "promised"}
 _BIN_KEYS = {key: name for name, key in _JSON_KEYS.items()}
 """Keys of a bin in JSON that differ from its attributes."""
+ERRORS = 2.0
+"""Standard errors on each side of an interval."""
 _CLEAR = 2.0
 """Standard deviations of its noise that a number of rows must exceed."""
 
