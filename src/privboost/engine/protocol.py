@@ -124,7 +124,7 @@ class ShardState:
         raise ValueError("this update is not allowed here")
 
     def start(self, loss: LossTable | None, n_outputs: int) -> None:
-        """Reset the scores of all rows, and use a loss from now on."""
+        """Reset states to score 0, less the label of a number; use a loss from now on."""
         self.refuse()
 
     def use_loss(self, loss: LossTable) -> None:
@@ -198,6 +198,10 @@ class BaseShard(ShardState, ABC):
     @abstractmethod
     def sum_by_score(self, edges: np.ndarray, classes: int, summand: Summand) -> np.ndarray:
         """Return sums by interval of the score and class (int64, of shape (…, 2))."""
+
+    @abstractmethod
+    def sum_by_prediction(self, edges: np.ndarray, limit: int, summand: Summand) -> np.ndarray:
+        """Return sums by interval of the prediction, which is kept within ± `limit`."""
 
     @abstractmethod
     def count_votes(

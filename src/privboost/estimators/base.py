@@ -61,7 +61,7 @@ from privboost.models.model import Model, save_model
 from privboost.randomness.keystream import KeyStream
 from privboost.recipes import ESTIMATORS
 from privboost.recipes.common.plan import Budget, PublicRows, within_account
-from privboost.recipes.common.target_range import find_target_range
+from privboost.recipes.common.target_range import TargetRange, find_target_range
 
 _ANY_FEATURE = (NumericFeature("x", (0, 1)),)
 _ANY_DOMAIN = {
@@ -122,12 +122,13 @@ class PrivateEstimator(BaseEstimator, ABC):
 
         Privacy
         -------
-        Spends the whole budget (`epsilon`, `delta`) on these rows; `privacy_` itemises it. All
-        is reserved before a row is read. A second `fit` on the same rows spends it again, even if
-        the first one failed after its reservation: `privacy_` then names that one too. Steps that
-        were fitted to the rows before (a scaler, an imputer), and parameters that were chosen by
-        exact scores on them (a grid search), are not covered at any ε. With `public_rows=True` it
-        spends nothing and protects nothing.
+        Spends the whole budget (`epsilon`, `delta`) on these rows; `privacy_` itemises it. Nothing
+        is read before it is reserved; without a domain, inference is reserved and made first, and
+        training is planned after it. A second `fit` on the same rows spends the budget again, even
+        if the first one failed after its reservation: `privacy_` then names that one too. Steps
+        that were fitted to the rows before (a scaler, an imputer), and parameters that were chosen
+        by exact scores on them (a grid search), are not covered at any ε. With `public_rows=True`
+        it spends nothing and protects nothing.
 
         Warns
         -----
@@ -147,7 +148,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         return self
 
     def _prepare(self, X: Any, y: Any, sample_weight: Any) -> Preparation:
-        """Return the preparation of a run on these rows."""
+        """Open the table, and choose the kind of preparation that it needs."""
         self._budget()  # the first parameter that is checked
         X = open_table(X, self.backend)
         kind = X.preparation(self) if isinstance(X, RemoteTable) else None
@@ -156,7 +157,10 @@ class PrivateEstimator(BaseEstimator, ABC):
     def _stages(
         self, X: Any, y: Any, sample_weight: Any, count: Callable[[], int], kind: Any = None
     ) -> Preparation:
-        """Return the preparation of a run; `count` returns the number of rows, if it is public."""
+        """Check the arguments, and collect them in a preparation.
+
+        `count` returns the number of rows, for a recipe to which it is public.
+        """
         bound = self._weight_bound(sample_weight)
         given = FitArguments(X, y, sample_weight, bound, self._class_weight(), self._classes())
         if kind is None:
@@ -174,10 +178,11 @@ class PrivateEstimator(BaseEstimator, ABC):
             curator = run.curator(backend)
             target_range = find_target_range(curator, run.plan)
             public_choices = run.public_choices()
-            scores = self._boost(curator, run.plan, public_choices, rounds_bar(bool(self.verbose)))
+            bar = rounds_bar(bool(self.verbose))
+            scores = self._boost(curator, run.plan, target_range, public_choices, bar)
         finally:
             backend.close()
-        return Model(run.plan.encoder, scores, run.report(), target_range)
+        return Model(run.plan.encoder, scores, run.report(), target_range.ends)
 
     def _keep(self, model: Model) -> None:
         self.model_ = model
@@ -195,8 +200,18 @@ class PrivateEstimator(BaseEstimator, ABC):
         """Plan all releases, and calibrate the noise."""
 
     @abstractmethod
-    def _boost(self, curator: Curator, plan: Any, public_choices: KeyStream, track: Any) -> Any:
-        """Train on released values; `public_choices` is the randomness of public choices."""
+    def _boost(
+        self,
+        curator: Curator,
+        plan: Any,
+        target_range: TargetRange,
+        public_choices: KeyStream,
+        track: Any,
+    ) -> Any:
+        """Train on released values; `public_choices` is the randomness of public choices.
+
+        `target_range` has the noisy counts of a number's labels, if any were released.
+        """
 
     def preview(self, *, weighted: bool = False, n_rows: int | None = None) -> Preview:
         """Return the guarantee and price of a `fit`, without any row.

@@ -28,6 +28,7 @@ from privboost.mechanisms.utilities import MOST_VOTES
 from privboost.models.votes import NO_COUNT, VoteScores
 from privboost.randomness.keystream import KeyStream
 from privboost.recipes.common.plan import Budget
+from privboost.recipes.common.target_range import TargetRange
 from privboost.recipes.lazybb import (
     PRESETS,
     LazyBBParameters,
@@ -124,9 +125,10 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):
         Privacy
         -------
         Spends the whole budget (`epsilon`, `delta`) on these rows, where neighbours replace one of
-        them; `privacy_` lists the releases. The budget is reserved before a value is read; rows are
-        counted before, where defaults of `n_estimators` or `density` follow their number. Earlier
-        fits to the rows, and parameters that exact scores on them chose, are not covered at any ε.
+        them; `privacy_` lists the releases. No value is read before its release is reserved; rows
+        are counted before, where defaults of `n_estimators` or `density` follow their number.
+        Earlier fits to the rows, and parameters that exact scores on them chose, are not covered at
+        any ε.
         """
         super().fit(X, y)
         return self
@@ -182,6 +184,11 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):
         return plan_lazybb(self.get_params(deep=False), encoder, budget, n_rows)
 
     def _boost(
-        self, curator: Curator, plan: LazyBBPlan, public_choices: KeyStream, track: Any
+        self,
+        curator: Curator,
+        plan: LazyBBPlan,
+        target_range: TargetRange,
+        public_choices: KeyStream,
+        track: Any,
     ) -> VoteScores:
         return boost_lazybb(curator, plan, track)  # which has no random structure

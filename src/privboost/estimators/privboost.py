@@ -24,6 +24,7 @@ from privboost.models.additive import AdditiveScores
 from privboost.models.interactions import InteractionScores
 from privboost.randomness.keystream import KeyStream, public_generator
 from privboost.recipes.common.plan import Budget
+from privboost.recipes.common.target_range import TargetRange
 from privboost.recipes.privboost import (
     PrivBoostParameters,
     PrivBoostPlan,
@@ -67,9 +68,14 @@ class PrivBoostEstimator(PrivateEstimator):
         return inference, plan
 
     def _boost(
-        self, curator: Curator, plan: PrivBoostPlan, public_choices: KeyStream, track: Any
+        self,
+        curator: Curator,
+        plan: PrivBoostPlan,
+        target_range: TargetRange,
+        public_choices: KeyStream,
+        track: Any,
     ) -> AdditiveScores | InteractionScores:
-        return boost_privboost(curator, plan, public_generator(public_choices), track)
+        return boost_privboost(curator, plan, public_generator(public_choices), track, target_range)
 
 
 @documented

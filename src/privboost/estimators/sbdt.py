@@ -23,6 +23,7 @@ from privboost.models.trees import TreeScores
 from privboost.randomness.keystream import KeyStream, public_generator
 from privboost.recipes.common.newton import start_boosting
 from privboost.recipes.common.plan import Budget
+from privboost.recipes.common.target_range import TargetRange
 from privboost.recipes.sbdt import (
     CLASS_PRESETS,
     NUMBER_PRESETS,
@@ -57,7 +58,12 @@ class SBDTEstimator(StreamEstimator):
         return plan_sbdt(self.get_params(deep=False), encoder, weight_bound, budget, batch)
 
     def _boost(
-        self, curator: Curator, plan: SBDTPlan, public_choices: KeyStream, track: Any
+        self,
+        curator: Curator,
+        plan: SBDTPlan,
+        target_range: TargetRange,
+        public_choices: KeyStream,
+        track: Any,
     ) -> TreeScores:
         return boost_sbdt(curator, plan, public_generator(public_choices), track)
 
@@ -72,7 +78,7 @@ class SBDTEstimator(StreamEstimator):
 
     def _go_on(self, run: Run, curator: Curator, before: TreeScores) -> TreeScores:
         assert isinstance(run.plan, SBDTPlan)
-        generator = public_generator(run.keys.child("structures"))
+        generator = public_generator(run.public_choices())
         return add_trees(curator, run.plan, generator, before, rounds_bar(bool(self.verbose)))
 
 

@@ -235,7 +235,7 @@ class StreamEstimator(TreeEstimator):
             assert isinstance(before.scores, TreeScores)
             return self._go_on(run, curator, before.scores), before.span
         target_range = find_target_range(curator, run.plan)
-        return self._go_on(run, curator, self._begin(run, curator)), target_range
+        return self._go_on(run, curator, self._begin(run, curator)), target_range.ends
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

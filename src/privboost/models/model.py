@@ -92,7 +92,7 @@ class Model(DeclaredState):
     privacy : PrivacyReport
         The privacy report of training.
     span : (int, int)
-        The clipping range of a numeric target in `grid.LABEL_STEPS`, to which scores of −1 and 1
+        The target clipping range of a number in `grid.LABEL_STEPS`, to which scores of −1 and 1
         correspond; by default its bounds.
     """
 
@@ -121,9 +121,9 @@ class Model(DeclaredState):
 
     @property
     def middle_and_half(self) -> tuple[float, float]:
-        """The target at a score of 0, and its change for a score of 1; 0 and 1 for classes.
+        """Intercept and slope from score to target: its value at 0, and its change for 1.
 
-        Both are on the target's declared scale.
+        They are 0 and 1 for classes; those of a number are on the target's declared scale.
         """
         return self.domain.target.middle_and_half(self.span)
 

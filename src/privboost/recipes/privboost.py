@@ -34,12 +34,13 @@ from privboost.models.interactions import InteractionScores, PairValues
 from privboost.models.trees import TreeScores
 from privboost.recipes.common.feature_posteriors import BINS, FINE_BINS, FeaturePosteriors
 from privboost.recipes.common.initial_score import (
-    count_rows,
     initial_release,
+    noisy_row_count,
     publish_initial_scores,
     release_initial_scores,
 )
 from privboost.recipes.common.interactions import Interactions
+from privboost.recipes.common.mean_correction import calibrate, last_release
 from privboost.recipes.common.noise_replay import NoiseReplay
 from privboost.recipes.common.parameters import (
     FLAG,
@@ -53,12 +54,8 @@ from privboost.recipes.common.parameters import (
 )
 from privboost.recipes.common.plan import Budget, Plan, PlanBasis, PublicRows, Task, check_grid
 from privboost.recipes.common.posterior import Noise, largest_value
-from privboost.recipes.common.probability_calibration import (
-    calibrate_scores,
-    check_calibration,
-    counts_release,
-)
-from privboost.recipes.common.target_range import plan_target_range
+from privboost.recipes.common.probability_calibration import check_calibration
+from privboost.recipes.common.target_range import WHOLE_RANGE, TargetRange, plan_target_range
 from privboost.trees.cell_map import CellMap
 
 SWEEPS, PURE_SWEEPS = 12, 3
@@ -85,6 +82,7 @@ _TYPICAL = {"classes": 0.5, "number": 0.15}
 """θ₀: size of an effect that a measurement should detect, by target."""
 
 _SPREAD = {"classes": 1.0, "number": 0.05}
+
 """φ: variance of gradients, for a sum of Hessians of 1."""
 
 _CLEAR = 4.0
@@ -92,6 +90,16 @@ _CLEAR = 4.0
 
 _CLIP = 0.3
 """Clip of gradients: of a number, and of classes where features have the strength `_STRENGTH`."""
+
+_CLIPS = np.geomspace(0.1, 2.0, 27)
+"""Clips of a number's gradients, in half widths of its range, of which one is chosen."""
+
+_NOISE_OF_CLIP = 200.0
+"""Noise of a prediction with a clip of 1: in parts of that of a mean of all rows in all rounds
+together, and of the root of the number of features."""
+
+_LEAST_CLIP = 0.7
+"""Least clip, in standard deviations of labels: below it, far labels say next to nothing."""
 
 _STRENGTH = 50.0
 """Rows for each feature, in standard deviations of the noise of all rounds together."""
@@ -179,9 +187,10 @@ class PrivBoostParameters(Parameters):
     calibration_share: float = parameter(
         None,
         share(or_else=0),
-        "Share of the budget of the counts by score and class, which calibrate probabilities; 0 "
-        "leaves them out. Default 0.04 for classes; a number has none.",
-        by_task=(0.04, 0.0),
+        "Share of the budget of the last release, which calibrates the model: counts by score and "
+        "class for probabilities, sums of residuals by prediction for the mean of a number; 0 "
+        "leaves it out.",
+        by_task=(0.04, 0.04),
     )
     span_share: float = parameter(None, *SPAN_SHARE, by_task=(0.0, 0.05))
     at_once: int = parameter(
@@ -296,7 +305,7 @@ class PrivBoostPlan(Plan):
         Parameters of the recipe.
     init_release : NoisySums
         Labels and their count, for the initial score of one output.
-    reserved_release : GaussianRelease or LaplaceRelease
+    reserved_release : NoisySums
         Stands for all measurements; with pure ε it is one round of them.
     calibration_release : NoisySums or None
         Counts by score and class of one output.
@@ -308,7 +317,7 @@ class PrivBoostPlan(Plan):
 
     settings: PrivBoostParameters
     init_release: NoisySums
-    reserved_release: GaussianRelease
+    reserved_release: NoisySums
     calibration_release: NoisySums | None
     rule: InteractionRule = field(default_factory=InteractionRule)
 
@@ -331,8 +340,8 @@ class PrivBoostPlan(Plan):
         gradient, hessian = release.deviations * self.step_values(clip)
         return Noise(float(gradient), float(hessian), _SPREAD[self.task.target])
 
-    def clip_for(self, rows: float) -> float:
-        """Return the clip of gradients, given the released number of rows.
+    def clip_for(self, rows: float, target_range: TargetRange = WHOLE_RANGE) -> float:
+        """Return the clip of gradients, given the released number of rows and counts by label.
 
         For classes it grows slowly with the rows for each feature, in standard deviations of the
         noise of all rounds together.
@@ -340,8 +349,8 @@ class PrivBoostPlan(Plan):
         if self.settings.gradient_clip is not None:
             return self.settings.gradient_clip
         if self.task.target == "number":
-            return _CLIP
-        # The noise in the mean of one output's measurements, times the root of their number.
+            return self._clip_of_a_number(rows, target_range)
+        # Noise of one output's measurements, pooled as if they were one.
         noise = float(self.reserved_release.deviations[0])
         if self.pure:
             noise /= math.sqrt(math.prod(self.settings.single_rounds(self.n_features)))
@@ -350,6 +359,21 @@ class PrivBoostPlan(Plan):
         strength = rows / max(noise * self.count_step * self.n_features, 1e-300)
         grown = _CLIP * (strength / _STRENGTH) ** _GROWTH
         return float(min(max(grown, _NARROWEST), _WIDEST))
+
+    def _clip_of_a_number(self, rows: float, target_range: TargetRange) -> float:
+        """Return the clip that costs least: squared residuals beyond it, and noise within it."""
+        residuals, counts = target_range.residuals()
+        if not len(residuals):
+            return _CLIP
+        noise = float(self.reserved_release.deviations[0]) * self.count_step
+        if self.pure:
+            noise /= math.sqrt(math.prod(self.settings.single_rounds(self.n_features)))
+        noise *= _NOISE_OF_CLIP * math.sqrt(self.n_features)
+        beyond = np.maximum(np.abs(residuals) - _CLIPS[:, None], 0.0) ** 2 @ counts
+        best = float(_CLIPS[np.argmin(beyond + (noise * _CLIPS) ** 2 / rows)])
+        best = max(best, _LEAST_CLIP * math.sqrt(float(residuals**2 @ counts / counts.sum())))
+        # Effects that are measured together overshoot together, unless a clip shortens steps.
+        return best if self.settings.at_once == 1 else min(best, _CLIP)
 
     def hessian_clip_for(self, clip: float) -> float:
         """Return the clip of Hessians: a third of the gradients' clip, for classes.
@@ -362,6 +386,15 @@ class PrivBoostPlan(Plan):
         if self.task.target == "number":
             return 1.0
         return min(max(clip / 3, _LEAST_HESSIAN), _MOST_HESSIAN)
+
+    @staticmethod
+    def bias_for(clip: float, target_range: TargetRange) -> float:
+        """Return the shift of the mean to expect from a clip, by counts by label."""
+        residuals, counts = target_range.residuals()
+        if not len(residuals):
+            return _CLIP
+        lost = residuals - np.clip(residuals, -clip, clip)
+        return abs(float((lost * counts).sum() / counts.sum()))
 
     def weight_of(self, rows: float, start: int, clip: float) -> float:
         """Return the approximate sum of all Hessians at the initial score."""
@@ -448,7 +481,7 @@ class PrivBoostPlan(Plan):
                     "cost of many measurements would exceed it"
                 )
 
-    def _release(self, what: str, queries: int, times: float) -> GaussianRelease:
+    def _release(self, what: str, queries: int, times: float) -> NoisySums:
         """Return the release of one of so many rounds that cost the reserve together."""
         return replace(
             self.reserved_release.for_queries(queries).scaled(math.sqrt(times)), what=what
@@ -534,7 +567,8 @@ def plan_privboost(
     shares, range_share = (1 - settings.hessian_share, settings.hessian_share), settings.span_share
     rest = 1 - settings.init_share - last - range_share
     kind: type[NoisySums] = LaplaceRelease if pure else GaussianRelease
-    init, scores = initial_release(kind, 1.0, basis.bound), counts_release(kind, basis.bound)
+    init = initial_release(kind, 1.0, basis.bound)
+    scores = last_release(kind, basis.task, basis.bound)
     reserve, times = kind(_RESERVED_WHAT, 1.0, cells=1, shares=shares, **basis.bound), 1
     if pure:
         rounds, queries = settings.single_rounds(n_features)
@@ -579,6 +613,7 @@ def boost_privboost(
     plan: PrivBoostPlan,
     generator: np.random.Generator,
     track: Track = iter,
+    target_range: TargetRange = WHOLE_RANGE,
 ) -> AdditiveScores | InteractionScores:
     """Return a model of effects, pairs and trees trained on the rows; `track` follows the rounds.
 
@@ -595,7 +630,7 @@ def boost_privboost(
     outputs = range(plan.task.n_outputs)
     start, counts = release_initial_scores(curator, plan, plan.init_release)
     rows = np.maximum(counts * plan.count_step, 1.0)
-    clip = plan.clip_for(float(rows.max()))
+    clip = plan.clip_for(float(rows.max()), target_range)
     publish_initial_scores(curator, plan.task.table(clip, plan.hessian_clip_for(clip)), start)
     weights = [plan.weight_of(float(rows[output]), start[output], clip) for output in outputs]
     measured = plan.measurements_for(float(np.mean(weights)), clip)
@@ -625,9 +660,10 @@ def boost_privboost(
         )
         for output in outputs
     ]
-    noisy_rows = count_rows(plan, plan.init_release, counts)
+    noisy_rows = noisy_row_count(plan, plan.init_release, counts)
     model = pack_model(plan, posteriors, interactions, start, replays, noisy_rows)
-    return calibrate_scores(curator, plan, plan.calibration_release, model, list(rows))
+    bias = plan.bias_for(clip, target_range)
+    return calibrate(curator, plan, plan.calibration_release, model, list(rows), bias)
 
 
 def _measure_features(

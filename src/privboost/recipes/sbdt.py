@@ -43,6 +43,7 @@ from privboost.recipes.common.candidates import (
     even_thresholds,
 )
 from privboost.recipes.common.initial_score import initial_release
+from privboost.recipes.common.mean_correction import calibrate, last_release
 from privboost.recipes.common.newton import NewtonPlan, NewtonStep
 from privboost.recipes.common.parameters import (
     SPAN_SHARE,
@@ -63,11 +64,7 @@ from privboost.recipes.common.plan import (
     Task,
     check_grid,
 )
-from privboost.recipes.common.probability_calibration import (
-    calibrate_scores,
-    check_calibration,
-    counts_release,
-)
+from privboost.recipes.common.probability_calibration import check_calibration
 from privboost.recipes.common.target_range import plan_target_range
 from privboost.trees.tree import Tree, stump
 
@@ -142,8 +139,8 @@ class SBDTParameters(Parameters):
     init_clip: float | None = parameter(
         None,
         size(),
-        "m*, bound of a number's labels for the initial score, in half widths of the target's "
-        "bounds around their middle; at most 1, which is no clip and the default.",
+        "m*, bound of a number's labels for the initial score, in half widths of the target "
+        "clipping range around its middle; at most 1, which is no clip and the default.",
     )
     init_epsilon: float | None = parameter(
         None,
@@ -157,10 +154,11 @@ class SBDTParameters(Parameters):
     calibration_share: float = parameter(
         None,
         share(or_else=0),
-        "Share of the budget (on μ²) of the counts of rows by score and class, which calibrate "
-        "probabilities; 0 leaves them out. Default 0.04 for classes with the logistic loss; a "
-        "number, the squared loss and streams have none.",
-        by_task=(0.04, 0.0),
+        "Share of the budget (on μ²) of the last release, which calibrates the model: counts of "
+        "rows by score and class for probabilities, sums of residuals by prediction for the mean "
+        "of a number; 0 leaves it out. Default 0.04; classes with the squared loss, and streams, "
+        "have none.",
+        by_task=(0.04, 0.04),
     )
     features: str | int = parameter(
         "cyclical",
@@ -298,7 +296,7 @@ def plan_sbdt(
     defaults: dict[str, Any] = {"loss": newton.loss_from(given, target)}
     if given["init_epsilon"] is not None or given["init_count_epsilon"] is not None:
         defaults["init_share"] = 0
-    if defaults["loss"] != "logistic" or batch is not None:
+    if (target == "classes" and defaults["loss"] != "logistic") or batch is not None:
         defaults["calibration_share"] = 0
     settings = SBDTParameters.read(given, target, **defaults)
     step = _step(settings, target)
@@ -362,7 +360,7 @@ def _wanted(
         wanted.append(("init_release", Planned(init, outputs), settings.init_share))
         left -= settings.init_share
     if settings.calibration_share > 0:
-        scores = counts_release(GaussianRelease, bound)
+        scores = last_release(GaussianRelease, basis.task, bound)
         wanted.append(("calibration_release", Planned(scores, outputs), settings.calibration_share))
         left -= settings.calibration_share
     if settings.candidates == "hessian" and basis.n_numbers:
@@ -521,11 +519,11 @@ def boost_sbdt(
 
     Privacy
     -------
-    Spends `plan.releases`: the initial score, those of `add_trees`, and the counts by score.
+    Spends `plan.releases`: the initial score, those of `add_trees`, and the calibration.
     """
     before = newton.start_boosting(curator, plan, plan.settings.init_clip)
     model = add_trees(curator, plan, generator, before, track)
-    return calibrate_scores(curator, plan, plan.calibration_release, model)
+    return calibrate(curator, plan, plan.calibration_release, model)
 
 
 def add_trees(
