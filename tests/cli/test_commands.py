@@ -139,6 +139,12 @@ def test_evaluate(tmp_path, target, command):
     if target is NUMBER:
         assert out["residuals"]["clip"] > 0
         assert out["all"]["rmse"]["lower"] <= out["all"]["rmse"]["upper"] <= 10
+        assert len(out["all"]["calibration"]) > 1
+        more = ("--no-curves", "--quantile", 0.5, "--deviance", "tweedie", "--power", 1.2)
+        out = json.loads(command(*ask, *more, "--epsilon", 0.5, "--json")[1])
+        assert {"deviance", "pinball", "share_below", "mean_ratio"} < set(out["all"])
+        assert not {"gini", "calibration"} & set(out["all"])
+        assert out["privacy"]["parameters"]["power"] == 1.2
     else:
         assert set(out) == {"target", "all", "groups", "privacy", "warnings"}
         assert set(out["all"]["auc"]) == {"value", "std", "width"}

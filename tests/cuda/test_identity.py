@@ -1,5 +1,6 @@
 """One seed gives the same model on a device, byte for byte, by every recipe."""
 
+import math
 from functools import partial
 
 import numpy as np
@@ -46,6 +47,8 @@ def test_evaluation(device):
         frame, model = fit.frame(500, 1), fit()
         asked = {"epsilon": 1.0, "delta": 1e-6, "random_state": 3}
         assert evaluate(model, frame, backend=there, **asked) == evaluate(model, frame, **asked)
+    public = {"epsilon": math.inf, "public_rows": True, "quantile": 0.5}  # of the number
+    assert evaluate(model, frame, backend=there, **public) == evaluate(model, frame, **public)
 
 
 def test_a_domain_that_is_learned(device):
@@ -55,4 +58,22 @@ def test_a_domain_that_is_learned(device):
         model = PrivBoostClassifier(9.0, 1e-5, n_estimators=5, random_state=7, **where)
         return model.fit(frame, np.where(frame["flag"] == 1, "yes", "no"))
 
+    same(run, device)
+
+
+def test_a_named_pair_of_thousands_of_categories(device):
+    kinds = {
+        "x": {"kind": "numeric", "bounds": [0, 1]},
+        "shop": {"kind": "categorical", "categories": list(range(3000))},
+    }
+    domain = {"version": 1, "features": kinds, "target": {"name": "y", "classes": [0, 1]}}
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.random(900), rng.integers(0, 3000, 900)])
+    y = (X[:, 0] > 0.5).astype(int)
+
+    def run(**where):
+        how = {"n_estimators": 6, "interactions": ["x*shop"], "random_state": 7} | where
+        return PrivBoostClassifier(9.0, 1e-5, domain, **how).fit(X, y)
+
+    assert run().model_.scores.pairs
     same(run, device)

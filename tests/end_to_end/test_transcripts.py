@@ -164,6 +164,9 @@ ALL = FOLLOW | {"candidate_rounds": "all", "sketch_bins": 9, "leaf_clip": None, 
 PRINTED = {"ridge": "adassp", "ratio": (1, 1, 1), "norm_bound": "longest", "intercept": False}
 VOTES = {"density": 0.3, "n_candidates": 4, "delta": 0.0}
 COUNTED = {"calibration_share": 0.3, "max_depth": 2}
+RISING = {"monotone": {"age": 1, "gain": -1}}
+PAIRS = {"interactions": ["age*job", "gain*age"], "at_once": 2, "n_estimators": 12} | RISING
+GROUPS = {"interaction_constraints": [["age", "gain"], ["age", "job", "flag"]]} | RISING
 WIDE = NUMBER | {"bounds": [-50, 900]}
 CASES = [
     (SarusXGBClassifier, CLASSES, 1, False, MEANS | {"loss": "squared", "subsample": 0.6}),
@@ -193,6 +196,10 @@ CASES = [
     (PrivBoostRegressor, NUMBER, 1, False, {"epsilon": 3e3, "at_once": 99, "n_estimators": 12}),
     (PrivBoostClassifier, THREE, 2, True, {"delta": 0.0, "at_once": 4, "n_estimators": 8}),
     (PrivBoostRegressor, WIDE, 3, False, {"delta": 0.0, "n_estimators": 4}),
+    (PrivBoostClassifier, CLASSES, 2, True, PAIRS),
+    (PrivBoostRegressor, NUMBER, 3, False, {"epsilon": 3e3, "interactions": 4, "n_estimators": 12}),
+    (PrivBoostRegressor, NUMBER, 1, True, {"epsilon": 3e3, "n_estimators": 12} | GROUPS),
+    (SBDTClassifier, CLASSES, 2, True, {"features": "uniform", "extra_estimators": 9} | RISING),
     (PrivBoostClassifier, THREE, 1, False, {"conformal_fraction": 0.5, "n_estimators": 8}),
     (PrivBoostRegressor, WIDE, 1, True, {"conformal_fraction": 0.5, "n_estimators": 8}),
 ]

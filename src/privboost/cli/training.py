@@ -387,6 +387,19 @@ def evaluate(
     clip: Annotated[
         float | None, "For a number: the clip of residuals; chosen privately by default."
     ] = None,
+    no_curves: Annotated[
+        bool,
+        "No AUC and reliability of each class beyond two; no calibration of a number by tenths.",
+    ] = False,
+    deviance: Annotated[
+        str | None, "For a number: also its mean deviance, poisson, gamma or tweedie."
+    ] = None,
+    power: Annotated[float | None, "The power of a Tweedie deviance, 1.5 by default."] = None,
+    quantile: Annotated[
+        float | None,
+        "For a number: the level of the quantile that is predicted; also its pinball loss and "
+        "the share of labels below.",
+    ] = None,
     table: TableOptions,
     public_rows: PublicRows = False,
     run: RunOptions,
@@ -412,7 +425,11 @@ def evaluate(
                 delta=delta,
                 by=by or (),
                 score_cells=score_cells,
+                curves=False if no_curves else None,
                 clip=clip,
+                deviance=deviance,
+                power=power,
+                quantile=quantile,
                 public_rows=public_rows,
                 random_state=run.seed,
                 n_jobs=jobs,
@@ -436,6 +453,13 @@ def evaluate(
 
 _WITHOUT_OPTION = {"accountant", "domain_share"}
 """Arguments of all estimators that --set takes; the others have options of their own, or none."""
+_OPTIONS = {
+    "domain": "--domain",
+    "random_state": "--seed",
+    "n_jobs": "--jobs",
+    "sample_weight_bound": "--weight-bound",
+}
+"""Options for what other libraries call by names that --set answers."""
 _PYTHON_LITERALS = {"True": "true", "False": "false", "None": "null"}
 
 
@@ -454,6 +478,7 @@ def has_classes(domain: Domain) -> bool:
 
 def read_parameters(settings: list[str] | None, estimator: Any) -> dict[str, Any]:
     """Read name=value pairs of --set, a value as JSON or else as text."""
+    from privboost.estimators.foreign_parameters import foreign_name_hint
     from privboost.estimators.parameters import ClassArguments, RunArguments, WeightArguments
 
     kinds = (RunArguments, ClassArguments, WeightArguments)
@@ -465,6 +490,9 @@ def read_parameters(settings: list[str] | None, estimator: Any) -> dict[str, Any
         if not equals or name not in names:
             near = get_close_matches(name, names, 1)
             hint = f"did you mean {near[0]}? " if near and equals else ""
+            foreign = foreign_name_hint(name, [*names, *_OPTIONS], _OPTIONS) if equals else ""
+            if foreign:
+                raise typer.BadParameter(f"{setting!r}: {foreign}")
             raise typer.BadParameter(
                 f"{setting!r}: {hint}name=value is needed, with one of {', '.join(names)}"
             )

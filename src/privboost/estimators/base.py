@@ -40,6 +40,7 @@ from privboost.domain_inference.partial_domain import (
 )
 from privboost.domain_inference.within_fit import DomainInference
 from privboost.estimators.class_weights import check_class_weight, weights_in_order
+from privboost.estimators.foreign_parameters import answers_foreign_names, foreign_name_hint
 from privboost.estimators.parameters import check_arguments
 from privboost.estimators.preparation import (
     FitArguments,
@@ -98,6 +99,7 @@ class PrivateEstimator(BaseEstimator, ABC):
                 )
             return super().__getattribute__(name)  # raises AttributeError
 
+    @answers_foreign_names
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train a private model.
 
@@ -147,6 +149,16 @@ class PrivateEstimator(BaseEstimator, ABC):
         held.say()
         self._warn_of_defects()
         return self
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters of this estimator, as scikit-learn does."""
+        known = self.get_params(deep=False)
+        for name in params:
+            hint = "" if name in known else foreign_name_hint(name, known)
+            if hint:
+                raise ValueError(f"{type(self).__name__} has no parameter {name!r}; {hint}")
+        set_: Self = super().set_params(**params)
+        return set_
 
     def _prepare(self, X: Any, y: Any, sample_weight: Any) -> Preparation:
         """Open the table, and choose the kind of preparation that it needs."""

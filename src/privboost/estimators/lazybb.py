@@ -14,6 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from privboost._core.checks import check_share
 from privboost.data.encoding import Encoder
 from privboost.estimators.base import PrivateClassifier
+from privboost.estimators.foreign_parameters import answers_foreign_names
 from privboost.estimators.mixins import TreeEstimator
 from privboost.estimators.parameters import (
     ClassArguments,
@@ -106,6 +107,7 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):
         own = {"n_estimators": votes, "learning_rate": gamma / 4, "density": kappa}
         return cls(**(own | parameters))
 
+    @answers_foreign_names
     def fit(  # type: ignore[override]
         self, X: Any, y: Any = None
     ) -> LazyBBClassifier:

@@ -8,7 +8,7 @@ from typing import Any
 from privboost._core.progress import rounds_bar
 from privboost.data.encoding import Encoder
 from privboost.estimators.base import PrivateRegressor
-from privboost.estimators.mixins import AnyLossClassifier, TreeClassifier
+from privboost.estimators.mixins import AnyLossClassifier, MonotoneEstimator, TreeClassifier
 from privboost.estimators.parameters import (
     ClassWeightArguments,
     RunArguments,
@@ -42,7 +42,7 @@ class SBDTArguments(SBDTParameters, ClassWeightArguments, RunArguments):
     accountant: str = accountants("gdp", "pld", "rdp")
 
 
-class SBDTEstimator(StreamEstimator):
+class SBDTEstimator(MonotoneEstimator, StreamEstimator):
     """Classifier and regressor of S-BDT: constructor, plan, boosting and streams."""
 
     @constructor(SBDTArguments)

@@ -11,20 +11,20 @@ are counted by score and class, and two numbers calibrate probabilities.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from functools import cached_property
+from itertools import chain, islice
 from typing import Any, ClassVar
 
 import numpy as np
 
-from privboost._core.checks import is_number, shown
+from privboost._core.checks import check_count, did_you_mean, is_number, shown
 from privboost._core.grid import SCORE_STEPS
 from privboost._core.progress import Track
 from privboost.accounting.events import Planned
 from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease, NoisySums
 from privboost.data.encoding import Encoder
-from privboost.data.features import CategoricalFeature
 from privboost.engine.queries import CellSums, TreeSums
 from privboost.engine.updates import AddCellValues, AddTreeValues
 from privboost.mechanisms.curator import Curator
@@ -39,12 +39,12 @@ from privboost.recipes.common.initial_score import (
     publish_initial_scores,
     release_initial_scores,
 )
-from privboost.recipes.common.interactions import Interactions
+from privboost.recipes.common.interactions import Allowed, Interactions
 from privboost.recipes.common.intervals import plan_intervals
 from privboost.recipes.common.mean_correction import calibrate, last_release
+from privboost.recipes.common.monotone import MONOTONE, check_slopes, slopes_of
 from privboost.recipes.common.noise_replay import NoiseReplay
 from privboost.recipes.common.parameters import (
-    FLAG,
     SPAN_SHARE,
     Constraint,
     Parameters,
@@ -131,24 +131,73 @@ _MOST_CLIP = 1e3
 """Largest clip of Hessians: none is above 1, and far larger noise would hide them."""
 
 
-def _check_monotone(name: str, value: Any) -> tuple[tuple[str, int], ...]:
-    """Return the features with a monotone effect and their directions, sorted by name."""
-    if value is None or isinstance(value, tuple):
-        value = dict(value or ())
-    rule = f"{name} must map names of features to 1 (never falls), -1 (never rises) or 0"
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{rule}; {shown(value)} does not")
-    for feature, slope in value.items():
-        if not (isinstance(feature, str) and is_number(slope) and slope in (-1, 0, 1)):
-            raise ValueError(f"{rule}; {shown({feature: slope})} does not")
-    return tuple(sorted((str(feature), int(slope)) for feature, slope in value.items() if slope))
+_PAIR_SWEEPS = 8
+"""Measurements of each pair, where pairs are named or their number is limited."""
+
+_MOST_PAIRS = 500
+"""Most pairs that are named, or allowed."""
+
+
+def _check_interactions(name: str, value: Any) -> bool | int | tuple[tuple[str, str], ...]:
+    """Return whether there are interactions, the most pairs, or the named pairs, each once."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if is_number(value):
+        return check_count(name, value, least=0, most=_MOST_PAIRS) or False
+    listed = [value] if isinstance(value, str) else value
+    if not isinstance(listed, Sequence) or not listed:
+        raise ValueError(
+            f'{name} must be True, False, a number of pairs, or pairs such as ["age*income"]; '
+            f"{shown(value)} is not"
+        )
+    pairs = [_named_pair(name, each) for each in listed]
+    if len(pairs) > _MOST_PAIRS:
+        raise ValueError(f"{name} must be at most {_MOST_PAIRS} pairs; these are {len(pairs)}")
+    return tuple({frozenset(pair): pair for pair in reversed(pairs)}.values())[::-1]
+
+
+def _named_pair(name: str, value: Any) -> tuple[str, str]:
+    """Return the two features of "age*income", or of a pair of names."""
+    parts = [part.strip() for part in value.split("*")] if isinstance(value, str) else value
+    fine = isinstance(parts, Sequence) and len(parts) == 2 and parts[0] != parts[1]
+    if not fine or not all(isinstance(part, str) and part for part in parts):
+        raise ValueError(
+            f'{name}: a pair is two different features, "age*income" or ("age", "income"); '
+            f"{shown(value)} is not"
+        )
+    return str(parts[0]), str(parts[1])
+
+
+_SHORTHANDS = {
+    "pairwise": "pairs without trees are interactions=10 (a number), or the pairs themselves",
+    "no_interactions": "a model without interactions is interactions=False",
+}
+"""What scikit-learn's strings for groups are here."""
+
+
+def _check_groups(name: str, value: Any) -> tuple[tuple[str, ...], ...]:
+    """Return groups of names of features, as sorted tuples."""
+    hint = _SHORTHANDS.get(value, "") if isinstance(value, str) else ""
+    rule = f'{name} must be groups of names of features, such as [["age", "income"], ["job"]]'
+    if value is None:
+        return ()
+    if isinstance(value, str) or not isinstance(value, Iterable) or isinstance(value, Mapping):
+        raise ValueError(f"{rule}; {shown(value)} is not{hint and f': {hint}'}")
+    groups = []
+    for group in value:
+        fine = isinstance(group, Iterable) and not isinstance(group, str | Mapping)
+        names = list(group) if fine else []
+        if not names or not all(isinstance(each, str) for each in names):
+            raise ValueError(f"{rule}; {shown(group)} is no such group")
+        groups.append(tuple(sorted(set(map(str, names)))))
+    return tuple(sorted(set(groups)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrivBoostParameters(Parameters):
     """Parameters of PrivBoost."""
 
-    _apart = ("conformal_fraction",)
+    _where_set: ClassVar[tuple[str, ...]] = ("interaction_constraints", "conformal_fraction")
 
     n_estimators: int = parameter(
         None,
@@ -157,12 +206,22 @@ class PrivBoostParameters(Parameters):
         "rounds (`at_once`). Default 12 times the number of features, 3 times where delta is 0. "
         "Rounds of pairs and trees come on top, and are counted by the bar of `verbose` as well.",
     )
-    interactions: bool = parameter(
+    interactions: bool | int | tuple[tuple[str, str], ...] = parameter(
         True,
-        FLAG,
+        Constraint(_check_interactions, 'bool, int or list such as ["age*income"]'),
         "Whether features are measured jointly as well, in pairs and by random trees, where the "
-        "released number of rows says that it pays. If not, and where delta is 0, the model is "
-        "purely additive.",
+        "released number of rows says that it pays. A number is the most pairs (for each class "
+        "beyond two classes), without trees: those are kept that explain most. A list has the "
+        "pairs, which are always measured, and no others. If False, and where delta is 0, the "
+        "model is purely additive.",
+    )
+    interaction_constraints: tuple[tuple[str, ...], ...] = parameter(
+        None,
+        Constraint(_check_groups, "list of lists of names"),
+        "Groups of features of which only members of one group interact: a pair, and all of a "
+        "tree, is within a group. A feature may be in several; of one in none there is its own "
+        "effect alone. By default all may interact.",
+        by_task=((), ()),
     )
     gradient_clip: float | None = parameter(
         None,
@@ -211,14 +270,14 @@ class PrivBoostParameters(Parameters):
         "where a round is expensive. It costs accuracy, since effects that are measured together "
         "are not yet corrected for each other.",
     )
-    monotone: tuple[tuple[str, int], ...] = parameter(
-        None,
-        Constraint(_check_monotone, "mapping"),
-        "From names of numeric features to 1 (predictions never fall as it grows), -1 (never rise) "
-        "or 0 (any way): known facts, not read off the rows. Such features take no part in pairs "
-        "and trees; a missing value is free. For two classes or a number. By default none.",
-        by_task=((), ()),
-    )
+    monotone: tuple[tuple[str, int], ...] = parameter(None, *MONOTONE, by_task=((), ()))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.interactions, tuple) and self.interaction_constraints:
+            raise ValueError(
+                "give interaction_constraints, or the pairs themselves as interactions, not both"
+            )
 
     def single_rounds(self, features: int) -> tuple[int, int]:
         """Return the number of rounds about single features, and of features in each."""
@@ -450,17 +509,35 @@ class PrivBoostPlan(Plan):
         tried = self.reserved_release.scaled(math.sqrt(2 * self.task.n_outputs * self.rule.tried))
         cells = self._cells(tried, self.rule.tried, weight, clip)
         part, joint = self.rule.divide(cells)
+        if self._pair_measurements is not None and (joint or self.allowed.pairs is not None):
+            return self._divided(*self._pair_measurements)
         return self._divided(part, joint) if self._may_interact and joint else self._divided(0.0, 0)
 
     @property
     def _may_interact(self) -> bool:
         """Whether there may be joint measurements."""
-        return self.settings.interactions and sum(self.free) > 1
+        return self.allowed.pairs is not None or bool(self.allowed.groups)
+
+    @cached_property
+    def _pair_measurements(self) -> tuple[float, int] | None:
+        """Part of the budget, and number, of measurements of pairs alone, if there are no trees.
+
+        They have the noise of a feature's, unless that would take too much of the budget.
+        """
+        pairs = self.allowed.n_pairs
+        if not pairs:
+            return None
+        sweeps = max(min(_PAIR_SWEEPS, self.rule.most_count // pairs), 1)
+        joint = self.allowed.n_tried + sweeps * pairs
+        single = math.prod(self.settings.single_rounds(self.n_features))
+        return min(joint / (joint + single), self.rule.most_part), joint
 
     def _divided(self, part: float, joint: int) -> Measurements:
         """Return measurements of which so many are joint, and cost a part of the reserve."""
         outputs = self.task.n_outputs
-        joint_queries = min(self.settings.at_once, max(joint, 1))
+        joint_queries = min(
+            self.settings.at_once, max(joint, 1), self.allowed.n_pairs or max(joint, 1)
+        )
         n_single, features = self.settings.single_rounds(self.n_features)
         n_joint = -(-joint // joint_queries)
         single = self._release(_describe(features), features, outputs * n_single / (1 - part))
@@ -479,6 +556,7 @@ class PrivBoostPlan(Plan):
         if self.pure or isinstance(self.budget, PublicRows):
             return
         most = [(self.rule.most_part, self.rule.most_count)] if self._may_interact else []
+        most = most if self._pair_measurements is None else [self._pair_measurements]
         other_releases = [
             planned for planned in self.releases if planned.event is not self.reserved_release
         ]
@@ -527,20 +605,27 @@ class PrivBoostPlan(Plan):
         leaves = int(min(max(cells, FEWEST_CELLS), MOST_LEAVES))
         noise, scale = self.noise_of(measured.joint, clip), self.step_values(clip)
         most, order = largest_value(count), posteriors.quantiles()
-        return Interactions(order, noise, leaves, count, scale, most, self.free, queries)
+        return Interactions(order, noise, leaves, count, scale, most, self.allowed, queries)
 
     @property
     def slopes(self) -> list[int]:
         """Direction of each feature's effect, 0 for any."""
-        chosen = dict(self.settings.monotone)
-        return [chosen.get(name, 0) for name in self.encoder.domain.feature_names]
+        return slopes_of(self.settings.monotone, self.encoder)
 
-    @property
-    def free(self) -> list[bool]:
-        """Whether each feature may interact: a monotone one could lose its direction."""
-        codes = self.encoder.layout.n_codes
-        few = [count <= MOST_INTERACTING_CODES for count in codes]
-        return [slope == 0 and fits for slope, fits in zip(self.slopes, few, strict=True)]
+    @cached_property
+    def allowed(self) -> Allowed:
+        """Interactions that the model may have."""
+        wanted, names = self.settings.interactions, self.encoder.domain.feature_names
+        slopes = tuple(self.slopes)
+        if isinstance(wanted, tuple):
+            keys = (sorted((names.index(one), names.index(other))) for one, other in wanted)
+            return Allowed((), slopes, tuple((first, second) for first, second in keys))
+        number = None if isinstance(wanted, bool) else wanted
+        groups = self.settings.interaction_constraints or (names,)
+        members = (sorted(map(names.index, group)) for group in groups) if wanted else ()
+        few = [count <= MOST_INTERACTING_CODES for count in self.encoder.layout.n_codes]
+        able = (tuple(f for f in group if few[f]) for group in members)
+        return Allowed(tuple(g for g in able if len(g) > 1), slopes, None, number)
 
     @property
     def n_features(self) -> int:
@@ -550,10 +635,7 @@ class PrivBoostPlan(Plan):
     @property
     def parameters(self) -> dict[str, Any]:
         """Parameters for reports."""
-        chosen = {"loss": self.task.loss, **self.settings.chosen()}
-        if self.conformal_fraction:
-            chosen["conformal_fraction"] = self.conformal_fraction
-        return chosen
+        return {"loss": self.task.loss, **self.settings.chosen()}
 
 
 def plan_privboost(
@@ -572,12 +654,18 @@ def plan_privboost(
         defaults["hessian_share"] = PURE_HESSIAN_SHARE
     target = Task.of(encoder.domain.target).target
     settings = PrivBoostParameters.read(given, target, **defaults)
+    if pure and isinstance(settings.interactions, tuple):
+        raise ValueError(
+            "interactions: pairs need a delta above 0; where it is 0 the model is additive, and "
+            "interactions=False says so"
+        )
     if pure:
         settings = replace(settings, interactions=False)
     basis = PlanBasis(encoder, weight_bound, budget, given["accountant"])
     outputs, last = basis.task.n_outputs, settings.calibration_share
     check_calibration(last, target, basis.task.loss)
-    _check_slopes(settings.monotone, encoder, outputs)
+    check_slopes(settings.monotone, encoder, outputs)
+    _check_named(settings, encoder)
     shares, range_share = (1 - settings.hessian_share, settings.hessian_share), settings.span_share
     rest = 1 - settings.init_share - last - range_share
     kind: type[NoisySums] = LaplaceRelease if pure else GaussianRelease
@@ -603,22 +691,26 @@ def plan_privboost(
     return plan
 
 
-def _check_slopes(monotone: tuple[tuple[str, int], ...], encoder: Encoder, outputs: int) -> None:
-    """Refuse monotone effects of features that have no order, or of several outputs."""
-    known = {feature.name: feature for feature in encoder.domain.features}
-    for name, _ in monotone:
-        if name not in known:
-            raise ValueError(f"monotone: there is no feature {name!r}")
-        if isinstance(known[name], CategoricalFeature):
-            raise ValueError(
-                f"monotone: {name!r} is a category, and its values have no order; declare it as a "
-                "number, or leave it out"
-            )
-    if monotone and outputs > 1:
-        raise ValueError(
-            "monotone needs two classes or a number: beyond two, what raises the score of one "
-            "class need not raise its probability"
-        )
+def named_in(interactions: Any, groups: Any) -> list[str]:
+    """Return the features that two unchecked parameters name; none where they are not allowed."""
+    try:
+        pairs = _check_interactions("interactions", interactions)
+        listed = [*_check_groups("interaction_constraints", groups)]
+    except ValueError:
+        return []
+    return list(dict.fromkeys(chain(*(pairs if isinstance(pairs, tuple) else ()), *listed)))
+
+
+def _check_named(settings: PrivBoostParameters, encoder: Encoder) -> None:
+    """Refuse interactions of features that are not there."""
+    pairs = settings.interactions if isinstance(settings.interactions, tuple) else ()
+    groups = settings.interaction_constraints
+    for name, listed in (("interactions", pairs), ("interaction_constraints", groups)):
+        for feature in dict.fromkeys(chain.from_iterable(listed)):
+            if feature not in encoder.domain.feature_names:
+                hint = did_you_mean(feature, encoder.domain.feature_names)
+                end = f"; {hint}" if hint else ""
+                raise ValueError(f"{name}: there is no feature {feature!r}{end}")
 
 
 def boost_privboost(

@@ -6,7 +6,7 @@ random trees of Maddock et al. are the same recipe with other parameters (`TR` a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
@@ -44,6 +44,7 @@ from privboost.recipes.common.candidates import (
 )
 from privboost.recipes.common.initial_score import initial_release
 from privboost.recipes.common.mean_correction import calibrate, last_release
+from privboost.recipes.common.monotone import MONOTONE, RisingTrees, check_slopes, slopes_of
 from privboost.recipes.common.newton import NewtonPlan, NewtonStep
 from privboost.recipes.common.parameters import (
     SPAN_SHARE,
@@ -86,6 +87,7 @@ class SBDTParameters(Parameters):
     """Parameters of S-BDT."""
 
     _apart: ClassVar[tuple[str, ...]] = (*newton.NEWTON_STEP, "loss")
+    _where_set: ClassVar[tuple[str, ...]] = ("monotone",)
 
     n_estimators: int = parameter(None, *newton.TREES, by_task=(300, 100))
     max_depth: int = parameter(None, *newton.DEPTH, by_task=(6, 2))
@@ -211,6 +213,7 @@ class SBDTParameters(Parameters):
         '"floor" takes the sum as 0, "zero" makes the leaf\'s value 0, as S-BDT\'s authors do.',
     )
     span_share: float = parameter(None, *SPAN_SHARE, by_task=(0.0, 0.05))
+    monotone: tuple[tuple[str, int], ...] = parameter(None, *MONOTONE, by_task=((), ()))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -276,6 +279,11 @@ class SBDTPlan(NewtonPlan):
     hessian: GaussianRelease | None
     life: IndividualBudget | None
 
+    def rising_trees(self, tables: Sequence[np.ndarray] | None = None) -> RisingTrees:
+        """Return trees that keep to `monotone`, given the tables of earlier ones."""
+        slopes = slopes_of(self.settings.monotone, self.encoder)
+        return RisingTrees(slopes, self.encoder.layout.n_codes, tables)
+
 
 def plan_sbdt(
     given: Mapping[str, Any],
@@ -304,6 +312,7 @@ def plan_sbdt(
     trees = settings.n_estimators + settings.extra_estimators
     newton.check_scores(trees * step.leaf_clip * step.learning_rate)
     basis = PlanBasis(encoder, weight_bound, budget, given["accountant"], settings.loss)
+    check_slopes(settings.monotone, encoder, basis.task.n_outputs)
     if batch is not None and target == "classes" and settings.loss != "logistic":
         raise ValueError('a stream of classes needs loss="logistic": its states are log-odds')
     check_calibration(settings.calibration_share, target, settings.loss)
@@ -523,7 +532,19 @@ def boost_sbdt(
     """
     before = newton.start_boosting(curator, plan, plan.settings.init_clip)
     model = add_trees(curator, plan, generator, before, track)
-    return calibrate(curator, plan, plan.calibration_release, model)
+    found = calibrate(curator, plan, plan.calibration_release, model)
+    return _settled(plan, found) if plan.settings.monotone else found
+
+
+def _settled(plan: SBDTPlan, model: TreeScores) -> TreeScores:
+    """Return calibrated trees that keep to `monotone`, whatever rounding did to their sums."""
+    rising, forests = plan.rising_trees(), []
+    for forest in model.forests:
+        even = np.ones(forest.values.shape[2])
+        values = [rising.add(forest.tree(k), own[0], even) for k, own in enumerate(forest.values)]
+        whole = np.stack(values)[:, None].astype(np.int32)
+        forests.append(replace(forest, values=whole))
+    return replace(model, forests=tuple(forests))
 
 
 def add_trees(
@@ -547,6 +568,7 @@ def add_trees(
     )
     if plan.life is not None:
         curator.open_budget(plan.life)
+    rising = plan.rising_trees([table[0] for table in before.parts().tables])
     thresholds: Thresholds = even_thresholds(
         plan.encoder, None if settings.candidates == "all" else settings.n_candidates
     )
@@ -573,7 +595,9 @@ def add_trees(
             hessian[output] = sums[..., 1]
             leaves = plan.step.values(sums[..., 0], sums[..., 1], plan.weight_bound)
             leaves[settings.left_at_zero(sums[..., 1])] = 0
-            steps[output] = np.rint(leaves / len(batch))  # trees of one batch are averaged
+            leaves = leaves / len(batch)  # trees of one batch are averaged
+            weights = plan.step.curvature(sums[..., 1], plan.weight_bound)
+            steps[output] = [rising.add(*each) for each in zip(batch, leaves, weights, strict=True)]
             curator.publish(AddTreeValues(batch, steps[output], output))
         trees += batch
         values += list(steps.transpose(1, 0, 2))
