@@ -126,7 +126,10 @@ RISING = {"monotone": {"age": 1, "gain": -1}}
 NAMED_PAIRS = {"interactions": ["age*job", ("gain", "age")]}
 GROUPS = {"epsilon": 5.0, "interaction_constraints": [["age", "job", "gain"], ["gain", "flag"]]}
 HESSIANS = {"candidates": "hessian", "candidate_rounds": 2}
+INTERVALS = {"conformal_fraction": 0.3}
 OWN = [
+    Fit("PrivBoostRegressor, intervals", "privboost", NUMBER, True, INTERVALS),
+    Fit("PrivBoostClassifier, sets", "privboost", THREE, True, INTERVALS),
     *(RANDOM_TREES[f"sbdt {k}, {[*TARGETS][k % 3]}"] for k in range(len(TREES))),
     Fit("DPXGBClassifier 0", "dpxgb", CLASSES, False, HESSIANS),
     Fit("DPXGBClassifier 1", "dpxgb", THREE, True, {"features": 3, "greedy_depth": 2}),

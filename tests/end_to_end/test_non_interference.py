@@ -27,6 +27,7 @@ OWN = [
     Fit("pairs", "privboost", CLASSES, False, {"interactions": ["age*job", "gain*age"]}),
     Fit("directions", "sbdt", CLASSES, False, {"features": 2, "monotone": {"age": 1, "gain": -1}}),
     Fit("votes", "lazybb", CLASSES, False, {"accountant": "rdp"}),
+    Fit("intervals", "privboost", NUMBER, False, {"conformal_fraction": 0.5}),
     Fit("linear", "adassp", CLASSES, False, {"class_weight": "balanced"}),
 ]
 FITS = fits.BASIC | {fit.name: fit for fit in OWN}

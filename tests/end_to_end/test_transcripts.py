@@ -94,7 +94,8 @@ def moved(name, curator, arguments, answers):
         return sum(spread) / utility.range(curator._contribution) / event.noise
     if name == "least_eigenvalue":
         answers, name = [np.linalg.eigvalsh(sums.astype(float))[0] for sums in answers], "linear"
-    measure = {"gaussian": gaussian, "linear": gaussian, "laplace": laplace, "gram": gram}[name]
+    kinds = {"laplace": laplace, "gram": gram}
+    measure = kinds.get(name, gaussian)
     return measure(curator, (answers[0] - answers[1]).astype(float), event)
 
 
@@ -199,6 +200,8 @@ CASES = [
     (PrivBoostRegressor, NUMBER, 3, False, {"epsilon": 3e3, "interactions": 4, "n_estimators": 12}),
     (PrivBoostRegressor, NUMBER, 1, True, {"epsilon": 3e3, "n_estimators": 12} | GROUPS),
     (SBDTClassifier, CLASSES, 2, True, {"features": "uniform", "extra_estimators": 9} | RISING),
+    (PrivBoostClassifier, THREE, 1, False, {"conformal_fraction": 0.5, "n_estimators": 8}),
+    (PrivBoostRegressor, WIDE, 1, True, {"conformal_fraction": 0.5, "n_estimators": 8}),
 ]
 
 

@@ -19,6 +19,7 @@ from privboost.cuda.device import (
     spread,
 )
 from privboost.cuda.rows import DeviceRows
+from privboost.data.rows import nonconformity
 from privboost.engine.protocol import BaseShard, Summand
 from privboost.losses.base import OTHER_CLASS, OWN_CLASS, UNKNOWN, LossTable
 from privboost.randomness.sampling import Sample
@@ -96,6 +97,19 @@ class DeviceState(BaseShard):
     def clip_labels(self, low: int, high: int) -> None:
         """Clip numeric labels to a range from the next start on."""
         self._range = low, high
+
+    def use_part(self, put_aside: Sample, aside: bool) -> None:
+        """Have only the rows put aside count, with nonconformity as states, or only others.
+
+        Once or twice in a fit, so the host computes it.
+        """
+        rows, device = self.rows, self.rows.device
+        rows.use_part(put_aside, aside)
+        if aside and self._state:
+            states = np.stack([rows.to_host(state) for state in self._state])
+            minus_label = None if rows.minus_label is None else rows.to_host(rows.minus_label)
+            own = nonconformity(states, rows.all_labels, minus_label, self._range)
+            device.write(self._state[0], 0, own)
 
     def open_budgets(self) -> None:
         """Give each row a lifetime budget."""

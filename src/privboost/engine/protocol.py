@@ -135,6 +135,10 @@ class ShardState:
         """Clip numeric labels to a range, in `grid.LABEL_STEPS`, from the next start on."""
         self.refuse()
 
+    def use_part(self, put_aside: Sample, aside: bool) -> None:
+        """Have only the rows put aside count, with nonconformity as states, or only others."""
+        self.refuse()
+
     def add_cell_values(self, cells: CellMap, values: np.ndarray, output: int) -> None:
         """Add to each row's score the value of its cell in each part."""
         self.refuse()

@@ -15,7 +15,7 @@ from privboost._core.addresses import addresses
 from privboost._core.grid import BUDGET_STEPS, FULL_RANGE, WEIGHT_STEPS
 from privboost._core.threads import ThreadPool
 from privboost.data.design_matrix import Terms
-from privboost.data.rows import Rows, initial_states
+from privboost.data.rows import Rows, initial_states, labels_of_part, nonconformity
 from privboost.engine import block_kernels, kernels
 from privboost.engine.blocks import BlockArrays, Blocks, Digit, Ids, Parts, add_all, digits_of
 from privboost.engine.leaf_assignment import LeafAssignment
@@ -74,6 +74,7 @@ class Shard(BaseShard):
         self._leaves = LeafAssignment(self._blocks)
         self._grower = Grower(self._blocks, self._leaves)
         self._linear: LinearRows | None = None
+        self._labels: list[np.ndarray] | None = None
 
     def sum(self, query: Query) -> np.ndarray:
         """Return the exact int64 sums over this shard's rows."""
@@ -116,6 +117,18 @@ class Shard(BaseShard):
     def clip_labels(self, low: int, high: int) -> None:
         """Clip numeric labels to a range from the next start on."""
         self._range = low, high
+
+    def use_part(self, put_aside: Sample, aside: bool) -> None:
+        """Have only the rows put aside count, with nonconformity as states, or only others."""
+        if self._labels is None:
+            self._labels = [block.label for block in self._rows]
+        parts = zip(self._rows, self._labels, strict=True)
+        self._blocks.set_labels(
+            [labels_of_part(block.ids, label, put_aside, aside) for block, label in parts]
+        )
+        for k, states in enumerate(self._state if aside else []):
+            minus_label = self._rows[k].minus_label
+            states[0] = nonconformity(states, self._labels[k], minus_label, self._range)
 
     def add_cell_values(self, cells: CellMap, values: np.ndarray, output: int) -> None:
         """Add to each row's score the value of its cell in each part."""

@@ -17,6 +17,7 @@ from privboost._core.grid import SCORE_STEPS
 from privboost.data.features import CategoricalFeature, DateFeature
 from privboost.data.targets import ClassTarget
 from privboost.export.formula import Column, Formula, TreeTerm, free_name, missing_text, spellings
+from privboost.models.intervals import EXPORTED_COVERAGE
 from privboost.models.model import Model
 
 _OPSET, _ML_OPSET, _IR_VERSION = 17, 4, 8
@@ -40,11 +41,14 @@ def export(model: Model) -> bytes:
     Each column that the model uses is an input of shape (rows, 1): numbers, durations in seconds
     and numeric categories as float64 (NaN is missing), dates as int64 (days or seconds since
     1970), strings as strings. Outputs are `prediction`, for classes `scores`, and `probabilities`
-    where scores are log-odds.
+    where scores are log-odds; for a number with prediction intervals `lower` and `upper`, the ends
+    of the 90 % interval.
     """
     formula = Formula.of(model)
     names = [column.name for column in formula.columns]
-    results = {name: free_name(name, names) for name in ("prediction", "probabilities", "scores")}
+    wanted = ["prediction", "probabilities", "scores"]
+    wanted += [] if model.nonconformity is None else ["lower", "upper"]
+    results = {name: free_name(name, names) for name in wanted}
     graph = _Graph([*names, *results.values()])
     codes = [_code(graph, column) for column in formula.columns]
     steps = _steps(graph, formula, codes)
@@ -263,6 +267,8 @@ def _add_results(graph: _Graph, model: Model, scores: str, names: dict[str, str]
         clipped = graph.add("Clip", number, *ends)
         numbers = _from_scale(graph, clipped, target.inverse_scale_name)
         graph.output(numbers, names["prediction"], "float64", ["rows"], target.name)
+        if model.nonconformity is not None:
+            _add_interval(graph, model, row, names)
         return
     best = (
         graph.add("ArgMax", scores, axis=1, keepdims=0)
@@ -284,6 +290,22 @@ def _add_results(graph: _Graph, model: Model, scores: str, names: dict[str, str]
         graph.output(probabilities, names["probabilities"], "float64", *by_class)
     shape, description = by_class if several else (["rows"], f"of the class {classes[1]}")
     graph.output(row, names["scores"], "float64", shape, description)
+
+
+def _add_interval(graph: _Graph, model: Model, row: str, names: dict[str, str]) -> None:
+    """Add the ends of the prediction interval; see `Model.predict_interval`."""
+    target = model.domain.target
+    assert not isinstance(target, ClassTarget)
+    middle, half = model.middle_and_half
+    width = model.interval_half_width(EXPORTED_COVERAGE)
+    limits = [graph.constant(bound, "float64") for bound in target.scaled_bounds]
+    for name, moved in (("lower", -width), ("upper", width)):
+        score = graph.add("Add", row, graph.constant(moved, "float64"))
+        wide = graph.add("Mul", score, graph.constant(half, "float64"))
+        number = graph.add("Add", wide, graph.constant(middle, "float64"))
+        end = _from_scale(graph, graph.add("Clip", number, *limits), target.inverse_scale_name)
+        what = f"{name} end of the {EXPORTED_COVERAGE:.0%} prediction interval"
+        graph.output(end, names[name], "float64", ["rows"], what)
 
 
 def _probabilities(graph: _Graph, scores: str, several: bool) -> str:

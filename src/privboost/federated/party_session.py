@@ -18,7 +18,7 @@ from privboost.data.rows import Layout
 from privboost.engine.backend import LocalBackend
 from privboost.engine.protocol import ShardState
 from privboost.engine.queries import Query
-from privboost.engine.updates import CloseBudgets, OpenBudgets, Update
+from privboost.engine.updates import CloseBudgets, OpenBudgets, Update, UsePart
 from privboost.federated.aggregation import PartyRounds
 from privboost.federated.messages import (
     Catalogue,
@@ -36,6 +36,7 @@ from privboost.models.checks import (
     largest,
     need,
     need_array,
+    need_flag,
     need_list,
     need_number,
     need_scores,
@@ -163,10 +164,14 @@ class PartySession:
         """Apply an update; budgets of rows are opened as this party's own plan has them."""
         if isinstance(update, OpenBudgets):
             self._curator.open_budget(self._catalogue.life)
-        elif isinstance(update, CloseBudgets):
+            return
+        if isinstance(update, CloseBudgets):
             self._curator.close_budgets()
+            return
+        self._checker.check_update(update)
+        if isinstance(update, UsePart):
+            self._curator.follow_part(update, self._catalogue.parallel)
         else:
-            self._checker.check_update(update)
             self._curator.publish(update)
 
 
@@ -226,6 +231,13 @@ class CommandChecker(ShardState):
 
     def clip_labels(self, low: int, high: int) -> None:
         pass  # its message has checked it
+
+    def use_part(self, put_aside: Sample, aside: bool) -> None:
+        need(put_aside is not None, _PLACE, "the coins of units are needed")
+        self._check_sample(put_aside)
+        need_flag(aside, _PLACE)
+        if aside:  # states are residuals, to which nothing is added
+            self._most[:] = np.iinfo(np.int32).max
 
     def set_terms(self, terms: Terms) -> None:
         self._check_terms(terms)

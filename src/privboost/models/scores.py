@@ -18,6 +18,7 @@ from privboost.data.encoding import Encoder
 from privboost.data.rows import Codes, Layout
 from privboost.explanations.explanation import Explanation
 from privboost.explanations.terms import Coefficients, Finding, VoteSummary
+from privboost.models.intervals import Nonconformity
 from privboost.models.parts import ScoreParts
 from privboost.randomness.keystream import fixed_generator
 from privboost.reports.report import PrivacyReport
@@ -106,6 +107,8 @@ class ModelView(Protocol):
     def privacy(self) -> PrivacyReport: ...
     @property
     def span(self) -> tuple[int, int]: ...
+    @property
+    def nonconformity(self) -> Nonconformity | None: ...
     @property
     def classes(self) -> np.ndarray: ...
     @property

@@ -40,6 +40,7 @@ from privboost.recipes.common.initial_score import (
     release_initial_scores,
 )
 from privboost.recipes.common.interactions import Allowed, Interactions
+from privboost.recipes.common.intervals import plan_intervals
 from privboost.recipes.common.mean_correction import calibrate, last_release
 from privboost.recipes.common.monotone import MONOTONE, check_slopes, slopes_of
 from privboost.recipes.common.noise_replay import NoiseReplay
@@ -49,6 +50,7 @@ from privboost.recipes.common.parameters import (
     Parameters,
     count,
     parameter,
+    part,
     share,
     size,
 )
@@ -195,7 +197,7 @@ def _check_groups(name: str, value: Any) -> tuple[tuple[str, ...], ...]:
 class PrivBoostParameters(Parameters):
     """Parameters of PrivBoost."""
 
-    _where_set: ClassVar[tuple[str, ...]] = ("interaction_constraints",)
+    _where_set: ClassVar[tuple[str, ...]] = ("interaction_constraints", "conformal_fraction")
 
     n_estimators: int = parameter(
         None,
@@ -254,6 +256,13 @@ class PrivBoostParameters(Parameters):
         by_task=(0.04, 0.04),
     )
     span_share: float = parameter(None, *SPAN_SHARE, by_task=(0.0, 0.05))
+    conformal_fraction: float = parameter(
+        0.0,
+        part(or_else=0),
+        "Fraction of the protected units put aside for `predict_interval`, or `predict_set` of a "
+        "classifier: chosen at random, they train nothing, and the errors of the model on them are "
+        "counted. It costs no budget.",
+    )
     at_once: int = parameter(
         1,
         count(),
@@ -551,8 +560,8 @@ class PrivBoostPlan(Plan):
         other_releases = [
             planned for planned in self.releases if planned.event is not self.reserved_release
         ]
-        for part, joint in [(0.0, 0), *most]:
-            made = self._divided(part, joint).planned(self.task.n_outputs)
+        for joint_part, joint in [(0.0, 0), *most]:
+            made = self._divided(joint_part, joint).planned(self.task.n_outputs)
             check_grid(planned.event for planned in made)
             together = [*self.budget.before, *other_releases, *made]
             if not self.accountant.cost(together, self.budget.delta) <= self.budget.epsilon:
@@ -675,10 +684,9 @@ def plan_privboost(
             ("calibration_release", Planned(scores, outputs), last),
         ]
     )
-    plan = PrivBoostPlan(
-        **made.fields_with("init_release", "reserved_release", "calibration_release"),
-        settings=settings,
-    )
+    fields = made.fields_with("init_release", "reserved_release", "calibration_release")
+    fields |= plan_intervals(made, "reserved_release", settings.conformal_fraction)
+    plan = PrivBoostPlan(**fields, settings=settings)
     plan.check_measurements()
     return plan
 
