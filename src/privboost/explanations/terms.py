@@ -242,6 +242,8 @@ MISSING_COLUMN = "missing column"
 RARE_CLASS = "rare class"
 WIDE_BOUNDS = "wide bounds"
 LABEL_BOUNDS = "label bounds"
+UNCERTAIN_MEAN = "uncertain mean"
+MOVED_MEAN = "moved mean"
 LARGE_DELTA = "large delta"
 WASTED_SHARE = "wasted share"
 
