@@ -41,7 +41,7 @@ from privboost.recipes.common.initial_score import (
 )
 from privboost.recipes.common.interactions import Allowed, Interactions
 from privboost.recipes.common.intervals import plan_intervals
-from privboost.recipes.common.mean_correction import calibrate, last_release
+from privboost.recipes.common.mean_correction import ClipEffect, calibrate, last_release
 from privboost.recipes.common.monotone import MONOTONE, check_slopes, slopes_of
 from privboost.recipes.common.noise_replay import NoiseReplay
 from privboost.recipes.common.parameters import (
@@ -458,13 +458,14 @@ class PrivBoostPlan(Plan):
         return min(max(clip / 3, _LEAST_HESSIAN), _MOST_HESSIAN)
 
     @staticmethod
-    def bias_for(clip: float, target_range: TargetRange) -> float:
-        """Return the shift of the mean to expect from a clip, by counts by label."""
+    def effect_of_clip(clip: float, target_range: TargetRange) -> ClipEffect:
+        """Return what a clip does to the mean of a number, by counts by label."""
         residuals, counts = target_range.residuals()
         if not len(residuals):
-            return _CLIP
+            return ClipEffect(_CLIP, None)
+        share = counts / counts.sum()
         lost = residuals - np.clip(residuals, -clip, clip)
-        return abs(float((lost * counts).sum() / counts.sum()))
+        return ClipEffect(abs(float(lost @ share)), float((lost != 0) @ share))
 
     def weight_of(self, rows: float, start: int, clip: float) -> float:
         """Return the approximate sum of all Hessians at the initial score."""
@@ -767,8 +768,8 @@ def boost_privboost(
     ]
     noisy_rows = noisy_row_count(plan, plan.init_release, counts)
     model = pack_model(plan, posteriors, interactions, start, replays, noisy_rows)
-    bias = plan.bias_for(clip, target_range)
-    return calibrate(curator, plan, plan.calibration_release, model, list(rows), bias)
+    effect = plan.effect_of_clip(clip, target_range)
+    return calibrate(curator, plan, plan.calibration_release, model, list(rows), effect)
 
 
 def _measure_features(
