@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from privboost._core.grid import FULL_RANGE, SCORE_STEPS
 from privboost._core.pickling import DeclaredState
+from privboost.losses.base import UNKNOWN_LABEL
 
 MOST_NARROW_CODES = 255
 """A column with more codes than this takes two bytes a cell."""
@@ -147,6 +148,9 @@ class Rows:
         The batch of a stream that holds the rows; rows of one cohort have the same budget.
     texts : tuple of pyarrow arrays
         Columns of strings (as bytes), for private domain inference.
+    offset : int32 array, optional
+        Where the score of each row starts while labels are looked up by bin, in
+        `grid.SCORE_STEPS`: the logarithm of its exposure.
     """
 
     codes: Codes
@@ -156,9 +160,10 @@ class Rows:
     ids: range | np.ndarray | None = None
     cohort: int = 0
     texts: tuple[pa.Array, ...] = ()
+    offset: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        parts = (self.codes, self.weight, self.minus_label, self.ids, *self.texts)
+        parts = (self.codes, self.weight, self.minus_label, self.ids, *self.texts, self.offset)
         if any(each is not None and len(each) != len(self.label) for each in parts):
             raise ValueError("rows whose parts differ in length: kernels would read past an end")
 
@@ -184,6 +189,7 @@ class Rows:
             None if self.ids is None else np.asarray(self.ids, dtype=np.uint32)[rows],
             self.cohort,
             tuple(text.take(pa.array(np.arange(len(self))[rows])) for text in self.texts),
+            None if self.offset is None else self.offset[rows],
         )
 
 
@@ -197,6 +203,17 @@ def initial_states(minus_label: np.ndarray, span: tuple[int, int] = FULL_RANGE) 
     below = np.clip(minus_label.astype(np.int64) + middle, -half, half)
     steps: np.ndarray = np.sign(below) * (np.abs(below) * SCORE_STEPS // half)
     return steps.astype(np.int32)
+
+
+def lines_of_labels(rows: Rows, edges: np.ndarray) -> np.ndarray:
+    """Return the bin of each numeric label (uint8), or `losses.UNKNOWN_LABEL`.
+
+    It is the number of the edges (int32, in `grid.LABEL_STEPS`) at or below the label.
+    """
+    if rows.minus_label is None:
+        raise RuntimeError("only numeric labels have bins")
+    bins = np.searchsorted(edges, -rows.minus_label, side="right")
+    return np.where(rows.label == UNKNOWN_LABEL, UNKNOWN_LABEL, bins).astype(np.uint8)
 
 
 def join(blocks: Iterable[Rows]) -> Rows:
@@ -219,4 +236,5 @@ def join(blocks: Iterable[Rows]) -> Rows:
         else np.concatenate([np.asarray(part.ids, dtype=np.uint32) for part in parts]),
         first.cohort,
         tuple(pa.concat_arrays(each) for each in zip(*(part.texts for part in parts), strict=True)),
+        None if first.offset is None else np.concatenate([part.offset for part in parts]),
     )

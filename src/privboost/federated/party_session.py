@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from privboost._core.errors import FederationError, ModelFileError
-from privboost._core.grid import SCORE_STEPS
+from privboost._core.grid import MOST_OFFSET, SCORE_STEPS
 from privboost.accounting.events import SampledGroup
 from privboost.accounting.noisy_sums import GaussianRelease
 from privboost.data.design_matrix import Terms
@@ -29,7 +29,7 @@ from privboost.federated.messages import (
     write_bytes,
 )
 from privboost.federated.party_curator import PartyCurator
-from privboost.losses.base import LossTable
+from privboost.losses.base import KINDS_OF_ROWS, LossTable
 from privboost.models.checks import (
     check_loss_table,
     check_tree,
@@ -69,7 +69,9 @@ class PartySession:
         self._rounds, self._curator, self._backend = rounds, curator, backend
         self.joint = joint
         self._catalogue = Catalogue(plan.releases)
-        self._checker = CommandChecker(plan.encoder.layout, plan.task.n_outputs)
+        self._checker = CommandChecker(
+            plan.encoder.layout, plan.task.n_outputs, plan.task.target == "number"
+        )
         self._group = ExitStack()
         self._stages = {
             "deal": self._deal,
@@ -178,11 +180,12 @@ class CommandChecker(ShardState):
     Kernels do not check shapes, and a failure must not depend on the rows: it would reveal them.
     """
 
-    def __init__(self, layout: Layout, n_outputs: int) -> None:
-        self._layout, self._n_outputs = layout, n_outputs
+    def __init__(self, layout: Layout, n_outputs: int, is_number: bool = False) -> None:
+        self._layout, self._n_outputs, self._is_number = layout, n_outputs, is_number
         self._started = self._has_loss = False
         self._terms: Terms | None = None
         self._most = np.full(n_outputs, SCORE_STEPS, dtype=np.int64)
+        self._bins, self._lines, self._first = 0, KINDS_OF_ROWS, SCORE_STEPS
 
     def check_query(self, query: Query) -> None:
         """Refuse a query that does not fit the columns, or comes before `Start`."""
@@ -207,17 +210,23 @@ class CommandChecker(ShardState):
 
     def start(self, loss: LossTable | None, n_outputs: int) -> None:
         need(n_outputs == self._n_outputs, _PLACE, "states of each output are needed")
+        self._lines = self._bins + 1 if self._bins else KINDS_OF_ROWS
+        self._first = (MOST_OFFSET if self._bins else 1) * SCORE_STEPS
         if loss is not None:
-            check_loss_table(loss, _PLACE)
+            check_loss_table(loss, _PLACE, self._lines)
         self._started, self._has_loss = True, loss is not None
-        self._most[:] = SCORE_STEPS
+        self._most[:] = self._first
 
     def use_loss(self, loss: LossTable) -> None:
-        check_loss_table(loss, _PLACE)
+        check_loss_table(loss, _PLACE, self._lines)
         self._has_loss = True
 
     def clip_labels(self, low: int, high: int) -> None:
         pass  # its message has checked it
+
+    def bin_labels(self, edges: np.ndarray) -> None:
+        need(self._is_number or not len(edges), _PLACE, "only numeric labels have bins")
+        self._bins = len(edges) + 1 if len(edges) else 0
 
     def set_terms(self, terms: Terms) -> None:
         self._check_terms(terms)
@@ -242,7 +251,7 @@ class CommandChecker(ShardState):
         assert terms is not None
         self._check_output(output)
         need_array(coefficients, _PLACE, np.int32, (terms.n_coordinates,))
-        self._most[output] = SCORE_STEPS
+        self._most[output] = self._first
         self._add(output, terms.most_score(coefficients))
 
     def _add(self, output: int, most: int) -> None:

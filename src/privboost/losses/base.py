@@ -1,8 +1,9 @@
 """Losses, and their integer tables from a row's fixed-point score to gradient and Hessian.
 
-A table has one line for each kind of row: a row of another class (or any row of a regression), a
-row of the output's own class, and a row whose label is unknown, which contributes nothing.
-Entries are clipped, then rounded toward zero, so that no entry exceeds `grid.CLIP_STEPS`.
+A table of classes has one line for each kind of row: a row of another class, a row of the output's
+own class, and a row whose label is unknown, which contributes nothing. A table of numbers has the
+same lines, of which it needs the first alone where the state of a row is its score less its label;
+other losses have a line for each bin of labels instead, before that of unknown labels. Entries are clipped, then rounded toward zero, so that no entry exceeds `grid.CLIP_STEPS`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from privboost._core.grid import CLIP_STEPS, SCORE_STEPS
 OTHER_CLASS, OWN_CLASS, UNKNOWN = range(3)
 """The kinds of rows for one output, each of which is also the number of its line in a table."""
 KINDS_OF_ROWS = 3
-"""The lines of a table."""
+"""The lines of a table without bins of labels."""
+MOST_LINES = 254
+"""The most lines of a table: that of unknown labels, and one for each bin of labels."""
 UNKNOWN_LABEL = 255
 """The code of a label that is missing, or not among the classes: its row is UNKNOWN."""
 
@@ -37,11 +40,12 @@ class LossTable:
 
     Attributes
     ----------
-    gradient, hessian : int32 arrays of shape (3, size)
-        In steps, `CLIP_STEPS` a clip; see the module's docstring for the three lines.
+    gradient, hessian : int32 arrays of shape (lines, size)
+        In steps, `CLIP_STEPS` a clip; see the module's docstring for the lines, of which the last
+        is that of unknown labels.
     shift : int
         Bits by which scores are shifted right to give the column of the table.
-    taking_part : bool array of shape (3, size), optional
+    taking_part : bool array of shape (lines, size), optional
         Rows that count; by default all of a known label.
     """
 
@@ -54,7 +58,7 @@ class LossTable:
     def count(self) -> np.ndarray:
         """Contribution of a row to a count, in steps: `CLIP_STEPS` or 0."""
         count = np.full_like(self.hessian, CLIP_STEPS)
-        count[UNKNOWN] = 0
+        count[-1] = 0
         return count if self.taking_part is None else count * self.taking_part
 
     def statistic(self, name: str) -> np.ndarray:
@@ -74,6 +78,11 @@ class LossTable:
     def size(self) -> int:
         """The columns of the table, each of an interval of scores."""
         return int(self.gradient.shape[1])
+
+    @property
+    def lines(self) -> int:
+        """The lines of the table, that of unknown labels included."""
+        return int(self.gradient.shape[0])
 
 
 class Loss(ABC):
@@ -235,8 +244,8 @@ def within_steps(table: LossTable) -> bool:
         and bool(np.isin(table.count, (0, CLIP_STEPS)).all())
         and bool((np.abs(table.gradient) <= table.count).all())
         and not table.hessian[table.count == 0].any()
-        and not table.gradient[UNKNOWN].any()
-        and not table.hessian[UNKNOWN].any()
+        and not table.gradient[-1].any()
+        and not table.hessian[-1].any()
     )
 
 
@@ -246,7 +255,7 @@ def filtered(table: LossTable, limit: float, gradient_clip: float) -> LossTable:
     Whether a row is left out depends on its own state and label alone.
     """
     inside = np.abs(table.gradient) <= int(limit / gradient_clip * CLIP_STEPS)
-    inside[UNKNOWN] = False
+    inside[-1] = False
     return LossTable(
         table.gradient * inside, table.hessian * inside, table.shift, inside.astype(np.uint8)
     )
