@@ -9,7 +9,7 @@ from privboost._core.grid import CLIP_STEPS, LABEL_STEPS, MOST_OFFSET, SCORE_STE
 from privboost.data.rows import join, lines_of_labels
 from privboost.engine.backend import LocalBackend
 from privboost.engine.protocol import Message
-from privboost.engine.queries import CellSums, NodeHistograms, ScoreCounts, TreeSums
+from privboost.engine.queries import CellSums, ScoreCounts, TreeSums
 from privboost.engine.updates import SetLabelBins, Start, UseLoss
 from privboost.losses.base import UNKNOWN_LABEL, LossTable, within_steps
 from privboost.losses.logistic import LOGISTIC

@@ -55,6 +55,7 @@ from privboost.estimators.public_rows import PublicPreparation
 from privboost.estimators.run_settings import RunSettings, budget_of, choose_backend, ledger_path
 from privboost.estimators.sklearn_wrappers import warn_of_score
 from privboost.explanations.explanation import Explanation, LocalExplanation
+from privboost.losses.base import loss_of
 from privboost.mechanisms.curator import Curator
 from privboost.models.findings import find_defects, warn_of_defects
 from privboost.models.model import Model, save_model
@@ -172,12 +173,14 @@ class PrivateEstimator(BaseEstimator, ABC):
             backend = run.run_settings.open_backend([run.load])
         try:
             curator = run.curator(backend)
-            target_range = find_target_range(curator, run.plan)
+            find_target_range(curator, run.plan)
             public_choices = run.public_choices()
             scores = self._boost(curator, run.plan, public_choices, rounds_bar(bool(self.verbose)))
         finally:
             backend.close()
-        return Model(run.plan.encoder, scores, run.report(), target_range)
+        task = run.plan.task
+        link = "log" if loss_of(task.target, task.loss).log_link else "identity"
+        return Model(run.plan.encoder, scores, run.report(), curator.target_range, link)
 
     def _keep(self, model: Model) -> None:
         self.model_ = model

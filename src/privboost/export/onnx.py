@@ -261,7 +261,7 @@ def _add_results(graph: _Graph, model: Model, scores: str, names: dict[str, str]
         number = graph.add("Add", wide, graph.constant(middle, "float64"))
         ends = (graph.constant(low, "float64"), graph.constant(high, "float64"))
         clipped = graph.add("Clip", number, *ends)
-        numbers = _from_scale(graph, clipped, target.inverse_scale_name)
+        numbers = _from_scale(graph, clipped, model.inverse_scale_name)
         graph.output(numbers, names["prediction"], "float64", ["rows"], target.name)
         return
     best = (

@@ -108,7 +108,7 @@ def _results(model: Model, scores: list[str]) -> dict[str, str]:
         clipped += f" WHEN {found} > {_number(high)} THEN {_number(high)} ELSE {found} END"
         return {
             "privboost score": scores[0],
-            "prediction": _from_scale(clipped, target.inverse_scale_name),
+            "prediction": _from_scale(clipped, model.inverse_scale_name),
         }
     labels = model.classes.tolist()
     scored = labels if len(scores) > 1 else labels[1:]

@@ -3,11 +3,13 @@
 A table of classes has one line for each kind of row: a row of another class, a row of the output's
 own class, and a row whose label is unknown, which contributes nothing. A table of numbers has the
 same lines, of which it needs the first alone where the state of a row is its score less its label;
-other losses have a line for each bin of labels instead, before that of unknown labels. Entries are clipped, then rounded toward zero, so that no entry exceeds `grid.CLIP_STEPS`.
+other losses have a line for each bin of labels instead, before that of unknown labels. Entries
+are clipped, then rounded toward zero, so that no entry exceeds `grid.CLIP_STEPS`.
 """
 
 from __future__ import annotations
 
+import math
 import pkgutil
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -29,6 +31,7 @@ UNKNOWN_LABEL = 255
 """The code of a label that is missing, or not among the classes: its row is UNKNOWN."""
 
 _SIZE = 4096
+_BINNED_SIZE = 1024
 
 Values: TypeAlias = float | np.ndarray
 """One number for all rows, or one for each."""
@@ -109,6 +112,8 @@ class Loss(ABC):
         Largest gradient at a score of 0.
     log_odds : bool
         Whether scores are log-odds.
+    log_link : bool
+        Whether scores are logarithms of means of a number; see `LogLink`.
     """
 
     target: ClassVar[str]
@@ -117,6 +122,7 @@ class Loss(ABC):
     curvature: ClassVar[float]
     label_clip: ClassVar[float] = 1.0
     log_odds: ClassVar[bool] = False
+    log_link: ClassVar[bool] = False
 
     @abstractmethod
     def value(self, scores: np.ndarray, label: Values, offset: Values = 0.0) -> np.ndarray:
@@ -196,6 +202,82 @@ class Loss(ABC):
         nothing = np.zeros(_SIZE, dtype=np.int32)
         shift = self._width.bit_length() - 1
         return LossTable(np.stack([*gradient, nothing]), np.stack([*hessian, nothing]), shift)
+
+
+class LogLink(Loss):
+    """A loss of numbers from 0 on, whose score is the logarithm of the mean.
+
+    Its gradient is A(F) − y·B(F), with A and B positive. Labels are in a public unit, such as a
+    released mean, and its table has a line for each of some labels: `label_table`.
+    """
+
+    target = "number"
+    limit, curvature = 8, 1 / 2
+    log_link = True
+    least_label: ClassVar[float] = 0.0
+    """Least label, in parts of its unit: one of 0 has no likelihood under some losses."""
+    whole: ClassVar[bool] = False
+    """Whether labels are counts."""
+
+    @property
+    def labels(self) -> tuple[float, float]:
+        """Two labels, such as those of a table of two lines."""
+        return (max(self.least_label, 0.5), 1.0)
+
+    def inverse_link(self, score: float) -> float:
+        """Return the mean label of a score."""
+        return math.exp(score)
+
+    def link(self, mean: float) -> float:
+        """Return the score of a mean label, kept within the range of useful scores."""
+        least = math.exp(-self.limit)
+        return math.log(min(max(mean, least), 1 / least))
+
+    def label_table(
+        self, labels: np.ndarray, gradient_clip: float, hessian_clip: float
+    ) -> LossTable:
+        """Tabulate gradients and Hessians, with a line for each label and one for unknown labels.
+
+        Parameters
+        ----------
+        labels : float array
+            The labels, in parts of their unit; see `engine.updates.SetLabelBins`.
+        gradient_clip, hessian_clip : float
+            The clips, in the unit of gradients and Hessians.
+        """
+        scores, shift = self._columns()
+        each = np.maximum(labels, self.least_label)[:, None]
+        nothing = np.zeros((1, len(scores)), dtype=np.int32)
+        gradient = _round(self.gradient(scores[None, :], each), gradient_clip)
+        hessian = _round(self.hessian(scores[None, :], each), hessian_clip)
+        hessian = np.broadcast_to(hessian, gradient.shape)
+        return LossTable(
+            np.concatenate([gradient, nothing]), np.concatenate([hessian, nothing]), shift
+        )
+
+    def line_table(self, labels: np.ndarray) -> LossTable:
+        """Tabulate labels from 0 to 1 as "gradients", and e^score as "Hessians" of at most 1.
+
+        Where scores start at logarithms of exposures of at most 1, their sums are those of labels
+        and of exposures.
+        """
+        scores, shift = self._columns()
+        shape = (len(labels), len(scores))
+        gradient = np.broadcast_to(_round(np.clip(labels, 0, 1), 1.0)[:, None], shape)
+        hessian = np.broadcast_to(_round(np.exp(scores), 1.0), shape)
+        nothing = np.zeros((1, len(scores)), dtype=np.int32)
+        return LossTable(
+            np.concatenate([gradient, nothing]), np.concatenate([hessian, nothing]), shift
+        )
+
+    def _columns(self) -> tuple[np.ndarray, int]:
+        """Return the score in the middle of each column, and the bits of a column's width.
+
+        Fewer columns than elsewhere: all lines should stay in a processor's cache.
+        """
+        width = 2 * self.limit * SCORE_STEPS // _BINNED_SIZE
+        scores = (np.arange(_BINNED_SIZE) - _BINNED_SIZE // 2 + 0.5) * width / SCORE_STEPS
+        return scores, width.bit_length() - 1
 
 
 def loss_of(target: str, name: str) -> Loss:

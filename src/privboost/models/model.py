@@ -7,6 +7,7 @@ file, so that no file can make a model read foreign memory.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,8 @@ from privboost._core.warnings import warn_of_exact_score
 from privboost.data.domain import Domain
 from privboost.data.encoding import Encoder
 from privboost.data.rows import Codes
-from privboost.data.targets import ClassTarget, Target
+from privboost.data.scales import from_scale
+from privboost.data.targets import ClassTarget, NumberTarget, Target
 from privboost.distributed.frames import accepts_remote_frames, is_remote
 from privboost.explanations.explanation import Explanation, LocalExplanation
 from privboost.explanations.terms import Finding
@@ -48,6 +50,12 @@ from privboost.models.scores import NO_ERRORS, Scores
 from privboost.models.trees import MarginScores, TreeScores
 from privboost.models.votes import CalibratedVotes, VoteScores
 from privboost.reports.report import PrivacyReport
+
+IDENTITY, LOG = "identity", "log"
+"""Links of a number's scores."""
+
+_DEEP = 60.0
+"""Least logarithm of a prediction whose lower bound is 0, below that of the upper bound."""
 
 
 def _need_log_odds(model: Model) -> None:
@@ -94,12 +102,16 @@ class Model(DeclaredState):
     span : (int, int)
         The clipping range of a numeric target in `grid.LABEL_STEPS`, to which scores of −1 and 1
         correspond; by default its bounds.
+    link : {"identity", "log"}
+        With "log", the score of a number is the logarithm of its mean, so that effects are
+        factors.
     """
 
     encoder: Encoder
     scores: Scores
     privacy: PrivacyReport
     span: tuple[int, int] = FULL_RANGE
+    link: str = IDENTITY
 
     def __repr__(self) -> str:
         features, target = len(self.domain.features), self.domain.target.name
@@ -123,15 +135,35 @@ class Model(DeclaredState):
     def middle_and_half(self) -> tuple[float, float]:
         """The target at a score of 0, and its change for a score of 1; 0 and 1 for classes.
 
-        Both are on the target's declared scale.
+        Both are on the scale of effects: the target's declared one, or logarithms of means.
         """
+        if self.link == LOG:
+            return 0.0, 1.0
         return self.domain.target.middle_and_half(self.span)
+
+    @property
+    def scale_name(self) -> str:
+        """The scale of effects on a number: "linear" or "log"."""
+        target = self.domain.target
+        if self.link == LOG or isinstance(target, ClassTarget):
+            return "log" if self.link == LOG else "linear"
+        return target.scale
+
+    @property
+    def inverse_scale_name(self) -> str:
+        """The function from the scale of effects to numbers; see `scales.inverse_scale_name`."""
+        target = self.domain.target
+        assert not isinstance(target, ClassTarget)
+        return "exp" if self.link == LOG else target.inverse_scale_name
 
     @property
     def bounds(self) -> tuple[float, float]:
         """The bounds of predictions of a number: those of the released clipping range, if any."""
         if isinstance(self.domain.target, ClassTarget):
             raise AttributeError("bounds: the target is a class")
+        if self.link == LOG:
+            middle, half = self.domain.target.middle_and_half(self.span)
+            return max(middle - half, 0.0), middle + half
         low, high = self.numbers(np.array([-1.0, 1.0]))
         return float(low), float(high)
 
@@ -139,16 +171,20 @@ class Model(DeclaredState):
     def middle_and_half_of_labels(self) -> tuple[float, float]:
         """The middle of a number's clipping range and half its width, on a linear scale."""
         target = self.domain.target
-        if isinstance(target, ClassTarget) or target.scale == "linear":
+        if isinstance(target, ClassTarget) or self.scale_name == "linear":
             return self.middle_and_half
         low, high = self.bounds
         return low + (high - low) / 2, (high - low) / 2
 
     @property
     def scaled_bounds(self) -> tuple[float, float]:
-        """The bounds of predictions of a number, on the target's declared scale."""
+        """The bounds of predictions of a number, on the scale of effects."""
         target = self.domain.target
         assert not isinstance(target, ClassTarget)
+        if self.link == LOG:
+            low, high = self.bounds
+            last = math.log(high)
+            return math.log(low) if low > 0 else last - _DEEP, last
         middle, half = self.middle_and_half
         low, high = target.scaled_bounds
         return max(low, middle - half), min(high, middle + half)
@@ -159,6 +195,9 @@ class Model(DeclaredState):
         assert not isinstance(target, ClassTarget)
         middle, half = self.middle_and_half
         own = np.clip(middle + half * scores, *self.scaled_bounds)
+        if self.link == LOG:
+            means: np.ndarray = np.clip(from_scale(own, (1.0, 2.0), LOG), *self.bounds)
+            return means
         numbers: np.ndarray = np.clip(target.from_scale(own), *target.bounds)
         return numbers
 
@@ -259,6 +298,8 @@ class Model(DeclaredState):
             raise AttributeError("return_std: a class has no standard error; see predict_proba")
         scores, errors = self.decision_function(data, return_std=True, n_jobs=n_jobs)
         numbers = self.prediction_of(scores)
+        if self.link == LOG:
+            return numbers, errors * numbers
         return numbers, errors * self.middle_and_half[1] * self.domain.target.slope(numbers)
 
     def staged_predict(self, data: Any) -> Iterator[np.ndarray]:
@@ -299,7 +340,8 @@ class Model(DeclaredState):
         have a mean of 0.
 
         For classes the score is the log-odds (of the second class, or of each class beyond two);
-        for a number, an effect is on the target's declared scale.
+        for a number, an effect is on the target's declared scale, or with a log link the logarithm
+        of a factor of the mean.
 
         Returns
         -------
@@ -552,6 +594,8 @@ def model_bytes(model: Model) -> bytes:
     }
     if model.span != FULL_RANGE:
         payload["span"] = list(model.span)
+    if model.link != IDENTITY:
+        payload["link"] = model.link
     return MODEL_FILE.seal(codec.dump(payload, _MAGIC))
 
 
@@ -606,7 +650,7 @@ def read_model(data: bytes | memoryview, path: str) -> Model:
 
 def _read(payload: Any) -> Model:
     payload = dict(payload)
-    span = payload.pop("span", None)
+    span, link = payload.pop("span", None), payload.pop("link", IDENTITY)
     payload = need_keys(payload, "file", {"kind", "domain", "edges", "scores", "privacy"})
     encoder = read_encoder(payload["domain"], payload["edges"])
     target = encoder.domain.target
@@ -615,7 +659,19 @@ def _read(payload: Any) -> Model:
     fits = isinstance(target, ClassTarget) or not _KINDS[kind].needs_classes
     need(fits, "kind", f"{kind} need classes")
     scores = _KINDS[kind].from_payload(payload["scores"], encoder.layout, target.n_outputs)
-    return Model(encoder, scores, read_report(payload["privacy"]), _read_span(span, target))
+    range_and_link = _read_span(span, target), _read_link(link, target)
+    return Model(encoder, scores, read_report(payload["privacy"]), *range_and_link)
+
+
+def _read_link(value: Any, target: Target) -> str:
+    """Return the link of a number's scores; a file without one means the scores themselves."""
+    if value != IDENTITY:
+        need(value == LOG, "link", f"{IDENTITY} or {LOG} is needed")
+        fits = (
+            isinstance(target, NumberTarget) and target.scale == "linear" and target.bounds[1] > 0
+        )
+        need(fits, "link", "a target of positive numbers is needed")
+    return str(value)
 
 
 def _read_span(value: Any, target: Target) -> tuple[int, int]:

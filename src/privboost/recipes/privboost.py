@@ -25,8 +25,10 @@ from privboost.accounting.events import Planned
 from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease, NoisySums
 from privboost.data.encoding import Encoder
 from privboost.data.features import CategoricalFeature
+from privboost.data.targets import NumberTarget
 from privboost.engine.queries import CellSums, TreeSums
-from privboost.engine.updates import AddCellValues, AddTreeValues
+from privboost.engine.updates import AddCellValues, AddTreeValues, Start
+from privboost.losses.base import loss_of, losses_of
 from privboost.mechanisms.curator import Curator
 from privboost.models.additive import AdditiveScores
 from privboost.models.forest import Forest
@@ -40,6 +42,14 @@ from privboost.recipes.common.initial_score import (
     release_initial_scores,
 )
 from privboost.recipes.common.interactions import Interactions
+from privboost.recipes.common.log_scale import (
+    MOST_STEP,
+    LogScale,
+    correct_mean,
+    correction_release,
+    plan_label_counts,
+    release_log_scale,
+)
 from privboost.recipes.common.noise_replay import NoiseReplay
 from privboost.recipes.common.parameters import (
     FLAG,
@@ -47,6 +57,7 @@ from privboost.recipes.common.parameters import (
     Constraint,
     Parameters,
     count,
+    options,
     parameter,
     share,
     size,
@@ -77,6 +88,9 @@ rounds. Other effects move in between, and where noise is too small to hide that
 
 _FINE = 4.0
 """Cells for each bin from which numbers have finer bins."""
+
+_CORRECTION_SHARE = 0.04
+"""Default share of the release that corrects the mean, with a log link."""
 
 _RESERVED_WHAT = "reserve for all questions, divided once rows are counted"
 """Description of the reserved release; the releases that replace it have their own."""
@@ -145,6 +159,17 @@ class PrivBoostParameters(Parameters):
         "rounds (`at_once`). Default 12 times the number of features, 3 times where delta is 0. "
         "Rounds of pairs and trees come on top, and are counted by the bar of `verbose` as well.",
     )
+    _apart: ClassVar[tuple[str, ...]] = ("loss",)
+
+    loss: str = parameter(
+        None,
+        options(*losses_of("number")),
+        'Loss of a number, by default "squared". "poisson" is for counts, from 0 on: the score is '
+        "the logarithm of the mean, so effects are factors, and clips are in parts of the released "
+        "mean label.",
+        by_task=(None, "squared"),
+        tasks=("number",),
+    )
     interactions: bool = parameter(
         True,
         FLAG,
@@ -156,7 +181,8 @@ class PrivBoostParameters(Parameters):
         None,
         size(),
         "Bound of a row's gradient; a smaller clip means less noise and more bias. By default it "
-        "follows the released number of rows (0.25 to 1) for classes, and is 0.3 for a number.",
+        "follows the released number of rows (0.25 to 1) for classes, and is 0.3 for a number; "
+        "with a log link it follows released counts by label.",
     )
     hessian_clip: float | None = parameter(
         None,
@@ -180,7 +206,8 @@ class PrivBoostParameters(Parameters):
         None,
         share(or_else=0),
         "Share of the budget of the counts by score and class, which calibrate probabilities; 0 "
-        "leaves them out. Default 0.04 for classes; a number has none.",
+        "leaves them out. With a log link, share of the sums that correct the mean prediction. "
+        "Default 0.04 for both; a number with another loss has none.",
         by_task=(0.04, 0.0),
     )
     span_share: float = parameter(None, *SPAN_SHARE, by_task=(0.0, 0.05))
@@ -299,7 +326,11 @@ class PrivBoostPlan(Plan):
     reserved_release : GaussianRelease or LaplaceRelease
         Stands for all measurements; with pure ε it is one round of them.
     calibration_release : NoisySums or None
-        Counts by score and class of one output.
+        Counts by score and class of one output; with a log link, sums of all rows.
+    label_release : NoisySums or None
+        Counts by label, with a log link.
+    log_scale : LogScale or None
+        With a log link, what was released about labels; None before that.
     rule : InteractionRule
         Division of measurements between single features and interactions.
     """
@@ -311,6 +342,13 @@ class PrivBoostPlan(Plan):
     reserved_release: GaussianRelease
     calibration_release: NoisySums | None
     rule: InteractionRule = field(default_factory=InteractionRule)
+    label_release: NoisySums | None = None
+    log_scale: LogScale | None = None
+
+    @property
+    def log_link(self) -> bool:
+        """Whether scores are logarithms of means."""
+        return loss_of(self.task.target, self.task.loss).log_link
 
     @property
     def pure(self) -> bool:
@@ -329,6 +367,8 @@ class PrivBoostPlan(Plan):
     def noise_of(self, release: NoisySums, clip: float) -> Noise:
         """Return the noise of a measurement where gradients are clipped to `clip`."""
         gradient, hessian = release.deviations * self.step_values(clip)
+        if self.log_scale is not None:
+            return Noise(float(gradient), float(hessian), self.log_scale.spread, MOST_STEP)
         return Noise(float(gradient), float(hessian), _SPREAD[self.task.target])
 
     def clip_for(self, rows: float) -> float:
@@ -359,6 +399,8 @@ class PrivBoostPlan(Plan):
         """
         if self.settings.hessian_clip is not None:
             return self.settings.hessian_clip
+        if self.log_scale is not None:
+            return self.log_scale.hessian_clip
         if self.task.target == "number":
             return 1.0
         return min(max(clip / 3, _LEAST_HESSIAN), _MOST_HESSIAN)
@@ -377,6 +419,9 @@ class PrivBoostPlan(Plan):
         """
 
         def respond(scores: np.ndarray) -> np.ndarray:
+            if self.log_scale is not None:
+                means: np.ndarray = rows * np.minimum(np.exp(scores), clip)
+                return means
             if self.task.target == "number":
                 inside = math.erf(clip / math.sqrt(2 * _SPREAD["number"]))
                 return np.full(len(scores), rows * inside)
@@ -389,6 +434,8 @@ class PrivBoostPlan(Plan):
 
     def initial_score_noise(self, start: int, count: int) -> float:
         """Return the standard deviation of the initial score."""
+        if self.log_scale is not None:
+            return self.log_scale.unit_noise
         mean = float(self.init_release.deviations[0]) / max(count, self.contribution.row_steps)
         if self.task.target == "number":
             return mean
@@ -460,7 +507,11 @@ class PrivBoostPlan(Plan):
         `weight` is the approximate sum of all Hessians.
         """
         noise = float(self.noise_of(release, clip).gradient)
-        typical = weight * _TYPICAL[self.task.target] * (count / self.n_features) ** 0.25
+        typical = (
+            weight
+            * _TYPICAL["classes" if self.log_link else self.task.target]
+            * (count / self.n_features) ** 0.25
+        )
         return float(typical / max(_CLEAR * noise, 1e-300))
 
     def posteriors(self, measured: Measurements, weight: float, clip: float) -> FeaturePosteriors:
@@ -524,12 +575,16 @@ def plan_privboost(
     if pure:
         defaults["hessian_share"] = PURE_HESSIAN_SHARE
     target = Task.of(encoder.domain.target).target
+    log_link = given.get("loss") is not None and _has_log_link(given["loss"], encoder)
+    if log_link:
+        defaults["calibration_share"] = _CORRECTION_SHARE
     settings = PrivBoostParameters.read(given, target, **defaults)
     if pure:
         settings = replace(settings, interactions=False)
-    basis = PlanBasis(encoder, weight_bound, budget, given["accountant"])
+    basis = PlanBasis(encoder, weight_bound, budget, given["accountant"], settings.loss)
     outputs, last = basis.task.n_outputs, settings.calibration_share
-    check_calibration(last, target, basis.task.loss)
+    if not log_link:
+        check_calibration(last, target, basis.task.loss)
     _check_slopes(settings.monotone, encoder, outputs)
     shares, range_share = (1 - settings.hessian_share, settings.hessian_share), settings.span_share
     rest = 1 - settings.init_share - last - range_share
@@ -540,9 +595,13 @@ def plan_privboost(
         rounds, queries = settings.single_rounds(n_features)
         reserve, times = reserve.for_queries(queries), outputs * rounds
         reserve = replace(reserve, what=_describe(queries))
+    about_labels = ("range_release", plan_target_range(basis, range_share, kind), range_share)
+    if log_link:
+        about_labels = ("label_release", plan_label_counts(basis, kind), range_share)
+        scores = correction_release(kind, basis.bound)
     made = basis.calibrate_by_shares(
         [
-            ("range_release", plan_target_range(basis, range_share, kind), range_share),
+            about_labels,
             ("init_release", Planned(init, outputs), settings.init_share),
             ("reserved_release", Planned(reserve, times), rest),
             ("calibration_release", Planned(scores, outputs), last),
@@ -551,9 +610,25 @@ def plan_privboost(
     plan = PrivBoostPlan(
         **made.fields_with("init_release", "reserved_release", "calibration_release"),
         settings=settings,
+        label_release=made.get("label_release"),
     )
     plan.check_measurements()
     return plan
+
+
+def _has_log_link(loss: Any, encoder: Encoder) -> bool:
+    """Return whether a loss of a number has a log link; refuse a target that it does not fit."""
+    target = encoder.domain.target
+    if loss not in losses_of("number") or not loss_of("number", loss).log_link:
+        return False
+    if isinstance(target, NumberTarget):
+        if target.scale != "linear":
+            raise ValueError(
+                f'loss="{loss}" has a log link of its own: declare the target without a scale'
+            )
+        if target.bounds[1] <= 0:
+            raise ValueError(f'loss="{loss}" needs a target with a positive upper bound')
+    return True
 
 
 def _check_slopes(monotone: tuple[tuple[str, int], ...], encoder: Encoder, outputs: int) -> None:
@@ -593,10 +668,14 @@ def boost_privboost(
     follows from earlier measurements; a row lies in one cell of each query, whichever they are.
     """
     outputs = range(plan.task.n_outputs)
-    start, counts = release_initial_scores(curator, plan, plan.init_release)
-    rows = np.maximum(counts * plan.count_step, 1.0)
-    clip = plan.clip_for(float(rows.max()))
-    publish_initial_scores(curator, plan.task.table(clip, plan.hessian_clip_for(clip)), start)
+    if plan.log_link:
+        plan, start, counts, clip = _begin_on_log_scale(curator, plan)
+        rows = np.maximum(counts * plan.count_step, 1.0)
+    else:
+        start, counts = release_initial_scores(curator, plan, plan.init_release)
+        rows = np.maximum(counts * plan.count_step, 1.0)
+        clip = plan.clip_for(float(rows.max()))
+        publish_initial_scores(curator, plan.task.table(clip, plan.hessian_clip_for(clip)), start)
     weights = [plan.weight_of(float(rows[output]), start[output], clip) for output in outputs]
     measured = plan.measurements_for(float(np.mean(weights)), clip)
     if plan.is_exchanged:
@@ -626,8 +705,40 @@ def boost_privboost(
         for output in outputs
     ]
     noisy_rows = count_rows(plan, plan.init_release, counts)
+    if plan.log_scale is not None:
+        start = np.array([plan.log_scale.start], dtype=np.int32)
     model = pack_model(plan, posteriors, interactions, start, replays, noisy_rows)
+    if plan.log_scale is not None:
+        if plan.calibration_release is None:
+            return model
+        shift = correct_mean(curator, plan, plan.calibration_release, plan.log_scale)
+        return model.with_calibration(np.array([[1.0, shift]]))
     return calibrate_scores(curator, plan, plan.calibration_release, model, list(rows))
+
+
+def _begin_on_log_scale(
+    curator: Curator, plan: PrivBoostPlan
+) -> tuple[PrivBoostPlan, np.ndarray, np.ndarray, float]:
+    """Release the unit of labels, and publish the loss; scores begin at 0, the log of the unit.
+
+    Returned are the plan with what was released, the initial score, the noisy count of rows in grid
+    steps, and the clip of gradients.
+    """
+    noise = float(plan.reserved_release.deviations[0]) * plan.count_step
+    if plan.pure:
+        noise /= math.sqrt(math.prod(plan.settings.single_rounds(plan.n_features)))
+    last = plan.calibration_release
+    scale, counts = release_log_scale(
+        curator,
+        plan,
+        (plan.label_release, plan.init_release),
+        noise * math.sqrt(plan.n_features),
+        0.0 if last is None else float(last.deviations[0]) * plan.count_step,
+        plan.settings.gradient_clip,
+    )
+    plan = replace(plan, log_scale=scale)
+    curator.publish(Start(scale.table(plan.hessian_clip_for(scale.clip))))
+    return plan, np.zeros(1, dtype=np.int32), counts, scale.clip
 
 
 def _measure_features(
@@ -680,6 +791,8 @@ def pack_model(
     by_code = [[one.by_code(feature) for one in posteriors] for feature in range(plan.n_features)]
     parts = [[np.stack(part) for part in zip(*outputs, strict=True)] for outputs in by_code]
     values, mass = zip(*parts, strict=True)
+    if plan.log_scale is not None:  # of Hessians, which may be above 1: a row's mass is at most 1
+        mass = tuple(own / plan.hessian_clip_for(plan.log_scale.clip) for own in mass)
     noise = tuple(
         np.stack(
             [

@@ -24,7 +24,7 @@ from privboost.accounts.account import BudgetAccount
 from privboost.data.encoding import Encoder
 from privboost.data.features import CategoricalFeature
 from privboost.data.targets import ClassTarget
-from privboost.losses.base import LossTable, loss_of
+from privboost.losses.base import LossTable, loss_of, losses_of
 from privboost.recipes.common.parameters import Parameters
 
 
@@ -86,12 +86,12 @@ class Task:
     def of(cls, target: Any, loss: str | None = None) -> Task:
         """Return the task of a declared target: classes (one-vs-rest beyond two), or a number.
 
-        The loss is that of classes, logistic by default.
+        The loss is the logistic one of classes, and the squared one of a number, by default.
         """
         if isinstance(target, ClassTarget):
             outputs = 1 if len(target.classes) == 2 else len(target.classes)
             return cls("classes", loss or "logistic", outputs)
-        return cls("number", "squared", 1)
+        return cls("number", loss if loss in losses_of("number") else "squared", 1)
 
     def table(self, gradient_clip: float, hessian_clip: float) -> LossTable:
         """Tabulate the loss for these clips of gradients and Hessians."""
