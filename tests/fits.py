@@ -123,8 +123,12 @@ PRODUCTS = {"bins": 6, "products": [("age", "job")]}
 RIDGES = {"ratio": (1, 1, 1), "norm_bound": 0.8}
 SAMPLED = {"subsample": 0.3}
 HESSIANS = {"candidates": "hessian", "candidate_rounds": 2}
+COUNTS = {"loss": "poisson", "gradient_clip": 3.0}
 OWN = [
     *(RANDOM_TREES[f"sbdt {k}, {[*TARGETS][k % 3]}"] for k in range(len(TREES))),
+    Fit("PrivBoostRegressor, poisson", "privboost", NUMBER, True, {"loss": "poisson"}),
+    Fit("PrivBoostRegressor, units", "privboost", NUMBER, False, COUNTS, UNIT),
+    Fit("PrivBoostRegressor, pure", "privboost", NUMBER, False, COUNTS | PURE),
     Fit("DPXGBClassifier 0", "dpxgb", CLASSES, False, HESSIANS),
     Fit("DPXGBClassifier 1", "dpxgb", THREE, True, {"features": 3, "greedy_depth": 2}),
     Fit("DPXGBRegressor 2", "dpxgb", NUMBER, True, {"features": "cyclical"}),
