@@ -127,6 +127,8 @@ COUNTS = {"loss": "poisson", "gradient_clip": 3.0}
 OWN = [
     *(RANDOM_TREES[f"sbdt {k}, {[*TARGETS][k % 3]}"] for k in range(len(TREES))),
     Fit("PrivBoostRegressor, poisson", "privboost", NUMBER, True, {"loss": "poisson"}),
+    Fit("PrivBoostRegressor, gamma", "privboost", NUMBER, False, {"loss": "gamma"}),
+    Fit("PrivBoostRegressor, tweedie", "privboost", NUMBER, True, {"loss": "tweedie"}),
     Fit("PrivBoostRegressor, units", "privboost", NUMBER, False, COUNTS, UNIT),
     Fit("PrivBoostRegressor, pure", "privboost", NUMBER, False, COUNTS | PURE),
     Fit("DPXGBClassifier 0", "dpxgb", CLASSES, False, HESSIANS),

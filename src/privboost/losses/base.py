@@ -114,6 +114,8 @@ class Loss(ABC):
         Whether scores are log-odds.
     log_link : bool
         Whether scores are logarithms of means of a number; see `LogLink`.
+    parameter : str
+        Name of its parameter, if it has one.
     """
 
     target: ClassVar[str]
@@ -123,6 +125,11 @@ class Loss(ABC):
     label_clip: ClassVar[float] = 1.0
     log_odds: ClassVar[bool] = False
     log_link: ClassVar[bool] = False
+    parameter: ClassVar[str] = ""
+
+    def with_parameter(self, value: float) -> Loss:
+        """Return the loss with a value of its parameter."""
+        raise ValueError(f"the {self.name} loss has no parameter")
 
     @abstractmethod
     def value(self, scores: np.ndarray, label: Values, offset: Values = 0.0) -> np.ndarray:
@@ -281,8 +288,10 @@ class LogLink(Loss):
 
 
 def loss_of(target: str, name: str) -> Loss:
-    """Return the loss of a target with a name."""
-    return _all_losses()[target, name]
+    """Return the loss of a target with a name, which a value of its parameter may follow."""
+    own, _, value = name.partition(" ")
+    loss = _all_losses()[target, own]
+    return loss.with_parameter(float(value)) if value else loss
 
 
 def newton_losses(target: str) -> tuple[str, ...]:

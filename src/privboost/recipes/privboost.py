@@ -56,6 +56,7 @@ from privboost.recipes.common.parameters import (
     SPAN_SHARE,
     Constraint,
     Parameters,
+    between,
     count,
     options,
     parameter,
@@ -159,15 +160,22 @@ class PrivBoostParameters(Parameters):
         "rounds (`at_once`). Default 12 times the number of features, 3 times where delta is 0. "
         "Rounds of pairs and trees come on top, and are counted by the bar of `verbose` as well.",
     )
-    _apart: ClassVar[tuple[str, ...]] = ("loss",)
+    _apart: ClassVar[tuple[str, ...]] = ("loss", "power")
 
     loss: str = parameter(
         None,
         options(*losses_of("number")),
-        'Loss of a number, by default "squared". "poisson" is for counts, from 0 on: the score is '
-        "the logarithm of the mean, so effects are factors, and clips are in parts of the released "
-        "mean label.",
+        'Loss of a number, by default "squared". "poisson" is for counts, "gamma" for amounts above '
+        '0, "tweedie" for amounts that are often 0: their scores are logarithms of means, so that '
+        "effects are factors, and clips are in parts of the released mean label.",
         by_task=(None, "squared"),
+        tasks=("number",),
+    )
+    power: float = parameter(
+        1.5,
+        between(1, 2),
+        'With loss="tweedie", the power of the mean to which the variance is proportional, between '
+        "1 and 2.",
         tasks=("number",),
     )
     interactions: bool = parameter(
@@ -226,6 +234,14 @@ class PrivBoostParameters(Parameters):
         "and trees; a missing value is free. For two classes or a number. By default none.",
         by_task=((), ()),
     )
+
+    @property
+    def loss_and_parameter(self) -> str | None:
+        """Name of the loss of a number, with its parameter if it has one; see `loss_of`."""
+        if self.loss is None:
+            return None
+        name = loss_of("number", self.loss).parameter
+        return f"{self.loss} {getattr(self, name)!r}" if name else self.loss
 
     def single_rounds(self, features: int) -> tuple[int, int]:
         """Return the number of rounds about single features, and of features in each."""
@@ -557,7 +573,9 @@ class PrivBoostPlan(Plan):
     @property
     def parameters(self) -> dict[str, Any]:
         """Parameters for reports."""
-        return {"loss": self.task.loss, **self.settings.chosen()}
+        name, _, value = self.task.loss.partition(" ")
+        own = {loss_of(self.task.target, name).parameter: float(value)} if value else {}
+        return {"loss": name, **own, **self.settings.chosen()}
 
 
 def plan_privboost(
@@ -581,7 +599,9 @@ def plan_privboost(
     settings = PrivBoostParameters.read(given, target, **defaults)
     if pure:
         settings = replace(settings, interactions=False)
-    basis = PlanBasis(encoder, weight_bound, budget, given["accountant"], settings.loss)
+    basis = PlanBasis(
+        encoder, weight_bound, budget, given["accountant"], settings.loss_and_parameter
+    )
     outputs, last = basis.task.n_outputs, settings.calibration_share
     if not log_link:
         check_calibration(last, target, basis.task.loss)

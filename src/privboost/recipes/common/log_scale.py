@@ -32,10 +32,10 @@ PASSES = 2
 _OCTAVES, _PER_OCTAVE = 15, 2
 """Reach of a histogram's cells below the largest label, and cells for each factor of 2."""
 
-_FULL = 3.0
-"""Least count of the last full cell, in standard deviations of the noise."""
+_FULL = 1.5
+"""Least count of all cells from the last full one on, in standard deviations of their noise."""
 
-_CELLS_BEYOND = 3
+_CELLS_BEYOND = 4
 """Cells above the last full one that the range has as well, for a thin tail."""
 
 _BINS = MOST_LINES - 2
@@ -60,7 +60,7 @@ MOST_STEP = 0.7
 """Largest step of one measurement, in scores: beyond it a log link is far from linear."""
 
 CORRECTION_SHARES = (0.75, 0.25)
-"""Shares of gradients and Hessians in the last release."""
+"""Shares of the differences and of the predictions in the last release."""
 
 _MOST_SHIFT = 1.0
 """Bound of the correction of all scores."""
@@ -74,7 +74,7 @@ def plan_label_counts(basis: PlanBasis, kind: type[NoisySums]) -> Planned:
 
 def correction_release(kind: type[NoisySums], bound: Mapping[str, Any]) -> NoisySums:
     """Return the release that corrects the mean prediction; `bound` is `PlanBasis.bound`."""
-    what = "gradients and Hessians of all rows, to correct the mean prediction"
+    what = "predictions less labels, and predictions, to correct their mean"
     return kind(what, 1.0, cells=1, shares=CORRECTION_SHARES, **bound)
 
 
@@ -161,7 +161,8 @@ def count_labels(curator: Curator, plan: Plan, release: NoisySums | None) -> Lab
     curator.publish(Start(squared))
     edges = _edges(*ends)
     counts = _counts(curator, plan, release, edges)
-    full = np.flatnonzero(counts > _FULL * noise)
+    above = counts[::-1].cumsum()[::-1]
+    full = np.flatnonzero(above > _FULL * noise * np.sqrt(np.arange(len(counts), 0, -1)))
     top = int(edges[-1])
     if len(full):
         top = int(edges[min(int(full[-1]) + 1 + _CELLS_BEYOND, len(edges) - 1)])
@@ -341,11 +342,13 @@ def correct_mean(curator: Curator, plan: Plan, release: NoisySums, scale: LogSca
 
     Privacy
     -------
-    Spends `release` once: the sums of all rows' gradients and Hessians at their scores, with wider
-    clips than those of measurements.
+    Spends `release` once: the sums of all rows' differences between prediction and label, and of
+    predictions, with wider clips than those of measurements.
     """
+    means = loss_of("number", "poisson")  # whose gradients are these differences
+    assert isinstance(means, LogLink)
     clips = scale.last_clip, _LAST_HESSIAN
-    curator.publish(UseLoss(scale.loss.label_table(scale.labels, *clips)))
+    curator.publish(UseLoss(means.label_table(scale.labels, *clips)))
     sums = curator.sums(TreeSums((stump(),), 0, GRADIENT_HESSIAN), release)[0, 0]
     gradient, hessian = sums * plan.count_step * clips
     least = max(0.1 * scale.rows, 1.0)

@@ -91,7 +91,8 @@ class Task:
         if isinstance(target, ClassTarget):
             outputs = 1 if len(target.classes) == 2 else len(target.classes)
             return cls("classes", loss or "logistic", outputs)
-        return cls("number", loss if loss in losses_of("number") else "squared", 1)
+        own = (loss or "squared").partition(" ")[0]
+        return cls("number", loss if loss and own in losses_of("number") else "squared", 1)
 
     def table(self, gradient_clip: float, hessian_clip: float) -> LossTable:
         """Tabulate the loss for these clips of gradients and Hessians."""
