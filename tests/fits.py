@@ -123,12 +123,16 @@ PRODUCTS = {"bins": 6, "products": [("age", "job")]}
 RIDGES = {"ratio": (1, 1, 1), "norm_bound": 0.8}
 SAMPLED = {"subsample": 0.3}
 HESSIANS = {"candidates": "hessian", "candidate_rounds": 2}
+HIGH = {"loss": "quantile", "quantile": 0.9}
 COUNTS = {"loss": "poisson", "gradient_clip": 3.0}
 OWN = [
     *(RANDOM_TREES[f"sbdt {k}, {[*TARGETS][k % 3]}"] for k in range(len(TREES))),
     Fit("PrivBoostRegressor, poisson", "privboost", NUMBER, True, {"loss": "poisson"}),
     Fit("PrivBoostRegressor, gamma", "privboost", NUMBER, False, {"loss": "gamma"}),
     Fit("PrivBoostRegressor, tweedie", "privboost", NUMBER, True, {"loss": "tweedie"}),
+    Fit("PrivBoostRegressor, absolute", "privboost", NUMBER, True, {"loss": "absolute"}),
+    Fit("PrivBoostRegressor, quantile", "privboost", NUMBER, False, HIGH | {"at_once": 2}),
+    Fit("PrivBoostRegressor, pure quantile", "privboost", NUMBER, False, HIGH | PURE),
     Fit("PrivBoostRegressor, units", "privboost", NUMBER, False, COUNTS, UNIT),
     Fit("PrivBoostRegressor, pure", "privboost", NUMBER, False, COUNTS | PURE),
     Fit("DPXGBClassifier 0", "dpxgb", CLASSES, False, HESSIANS),

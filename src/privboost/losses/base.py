@@ -15,9 +15,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Self, TypeAlias
 
 import numpy as np
+from scipy.special import expit, log_expit
 
 from privboost._core.grid import CLIP_STEPS, SCORE_STEPS
 
@@ -209,6 +210,58 @@ class Loss(ABC):
         nothing = np.zeros(_SIZE, dtype=np.int32)
         shift = self._width.bit_length() - 1
         return LossTable(np.stack([*gradient, nothing]), np.stack([*hessian, nothing]), shift)
+
+
+class Pinball(Loss):
+    """The smoothed pinball loss of a number: its least mean is at a quantile of the labels.
+
+    The step of the gradient is a logistic curve of a public width: g = σ(r/w) − τ with r = F − y,
+    and h = σ′(r/w)/w, the density of labels around the score. A row's state is r.
+
+    Parameters
+    ----------
+    quantile : float
+        The share τ of labels below.
+    width : float
+        The width w, in units of scores.
+    """
+
+    target = "number"
+    limit, curvature = 2, 1 / 2
+
+    def __init__(self, quantile: float = 0.5, width: float = 0.05) -> None:
+        self.quantile, self.width = quantile, width
+
+    def with_width(self, width: float) -> Self:
+        """Return the loss with another width."""
+        return type(self)(self.quantile, width)
+
+    @property
+    def largest_gradient(self) -> float:
+        """Bound of gradients."""
+        return max(self.quantile, 1 - self.quantile)
+
+    @property
+    def largest_hessian(self) -> float:
+        """Bound of Hessians."""
+        return 1 / (4 * self.width)
+
+    def value(self, scores: np.ndarray, label: Values, offset: Values = 0.0) -> np.ndarray:
+        """Return the smoothed pinball loss of each row."""
+        apart = scores + offset - label
+        loss: np.ndarray = -self.width * log_expit(-apart / self.width) - self.quantile * apart
+        return loss
+
+    def gradient(self, scores: np.ndarray, label: Values, offset: Values = 0.0) -> np.ndarray:
+        """Return σ((F − y)/w) − τ."""
+        gradient: np.ndarray = expit((scores + offset - label) / self.width) - self.quantile
+        return gradient
+
+    def hessian(self, scores: np.ndarray, label: Values, offset: Values = 0.0) -> np.ndarray:
+        """Return σ′((F − y)/w)/w."""
+        scaled = (scores + offset - label) / self.width
+        hessian: np.ndarray = expit(scaled) * expit(-scaled) / self.width
+        return hessian
 
 
 class LogLink(Loss):

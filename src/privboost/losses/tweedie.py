@@ -29,8 +29,8 @@ class Tweedie(LogLink):
     def value(self, scores: np.ndarray, label: Values, offset: Values = 0.0) -> np.ndarray:
         """Return half the deviance of each row, up to a term of its label alone."""
         shifted, p = scores + offset, self.power
-        loss: np.ndarray = np.exp((2 - p) * shifted) / (2 - p)
-        loss = loss - label * np.exp((1 - p) * shifted) / (1 - p)
+        means, labels = np.exp((2 - p) * shifted), label * np.exp((1 - p) * shifted)
+        loss: np.ndarray = means / (2 - p) - labels / (1 - p)
         return loss
 
     def gradient(self, scores: np.ndarray, label: Values, offset: Values = 0.0) -> np.ndarray:
@@ -42,8 +42,8 @@ class Tweedie(LogLink):
     def hessian(self, scores: np.ndarray, label: Values, offset: Values = 0.0) -> np.ndarray:
         """Return (2 − p)·e^(2−p)F + (p − 1)·y·e^(1−p)F."""
         shifted, p = scores + offset, self.power
-        hessian: np.ndarray = (2 - p) * np.exp((2 - p) * shifted)
-        hessian = hessian + (p - 1) * label * np.exp((1 - p) * shifted)
+        means, labels = np.exp((2 - p) * shifted), label * np.exp((1 - p) * shifted)
+        hessian: np.ndarray = (2 - p) * means + (p - 1) * labels
         return hessian
 
 

@@ -28,7 +28,7 @@ from privboost.data.features import CategoricalFeature
 from privboost.data.targets import NumberTarget
 from privboost.engine.queries import CellSums, TreeSums
 from privboost.engine.updates import AddCellValues, AddTreeValues, Start
-from privboost.losses.base import loss_of, losses_of
+from privboost.losses.base import Loss, Pinball, loss_of, losses_of
 from privboost.mechanisms.curator import Curator
 from privboost.models.additive import AdditiveScores
 from privboost.models.forest import Forest
@@ -43,9 +43,7 @@ from privboost.recipes.common.initial_score import (
 )
 from privboost.recipes.common.interactions import Interactions
 from privboost.recipes.common.log_scale import (
-    MOST_STEP,
     LogScale,
-    correct_mean,
     correction_release,
     plan_label_counts,
     release_log_scale,
@@ -69,6 +67,11 @@ from privboost.recipes.common.probability_calibration import (
     calibrate_scores,
     check_calibration,
     counts_release,
+)
+from privboost.recipes.common.quantile_scale import (
+    QuantileScale,
+    plan_quantile_releases,
+    release_quantile_scale,
 )
 from privboost.recipes.common.target_range import plan_target_range
 from privboost.trees.cell_map import CellMap
@@ -160,14 +163,15 @@ class PrivBoostParameters(Parameters):
         "rounds (`at_once`). Default 12 times the number of features, 3 times where delta is 0. "
         "Rounds of pairs and trees come on top, and are counted by the bar of `verbose` as well.",
     )
-    _apart: ClassVar[tuple[str, ...]] = ("loss", "power")
+    _apart: ClassVar[tuple[str, ...]] = ("loss", "power", "quantile")
 
     loss: str = parameter(
         None,
         options(*losses_of("number")),
-        'Loss of a number, by default "squared". "poisson" is for counts, "gamma" for amounts above '
-        '0, "tweedie" for amounts that are often 0: their scores are logarithms of means, so that '
-        "effects are factors, and clips are in parts of the released mean label.",
+        'Loss of a number, by default "squared". "poisson" is for counts, "gamma" for amounts '
+        'above 0, "tweedie" for amounts that are often 0: their scores are logarithms of means, so '
+        "that effects are factors, and clips are in parts of the released mean label. Predictions "
+        'are quantiles with "quantile", and medians with "absolute".',
         by_task=(None, "squared"),
         tasks=("number",),
     )
@@ -176,6 +180,12 @@ class PrivBoostParameters(Parameters):
         between(1, 2),
         'With loss="tweedie", the power of the mean to which the variance is proportional, between '
         "1 and 2.",
+        tasks=("number",),
+    )
+    quantile: float = parameter(
+        0.5,
+        between(0, 1),
+        'With loss="quantile", the share of labels below the prediction, between 0 and 1.',
         tasks=("number",),
     )
     interactions: bool = parameter(
@@ -345,8 +355,8 @@ class PrivBoostPlan(Plan):
         Counts by score and class of one output; with a log link, sums of all rows.
     label_release : NoisySums or None
         Counts by label, with a log link.
-    log_scale : LogScale or None
-        With a log link, what was released about labels; None before that.
+    scale : LogScale, QuantileScale or None
+        With a log link, or for a quantile, what was released about labels; None before that.
     rule : InteractionRule
         Division of measurements between single features and interactions.
     """
@@ -359,12 +369,12 @@ class PrivBoostPlan(Plan):
     calibration_release: NoisySums | None
     rule: InteractionRule = field(default_factory=InteractionRule)
     label_release: NoisySums | None = None
-    log_scale: LogScale | None = None
+    scale: LogScale | QuantileScale | None = None
 
     @property
-    def log_link(self) -> bool:
-        """Whether scores are logarithms of means."""
-        return loss_of(self.task.target, self.task.loss).log_link
+    def loss(self) -> Loss:
+        """Loss of the task."""
+        return self.task.loss_instance
 
     @property
     def pure(self) -> bool:
@@ -383,8 +393,9 @@ class PrivBoostPlan(Plan):
     def noise_of(self, release: NoisySums, clip: float) -> Noise:
         """Return the noise of a measurement where gradients are clipped to `clip`."""
         gradient, hessian = release.deviations * self.step_values(clip)
-        if self.log_scale is not None:
-            return Noise(float(gradient), float(hessian), self.log_scale.spread, MOST_STEP)
+        if self.scale is not None:
+            about = self.scale.spread, self.scale.most_step
+            return Noise(float(gradient), float(hessian), *about)
         return Noise(float(gradient), float(hessian), _SPREAD[self.task.target])
 
     def clip_for(self, rows: float) -> float:
@@ -415,14 +426,16 @@ class PrivBoostPlan(Plan):
         """
         if self.settings.hessian_clip is not None:
             return self.settings.hessian_clip
-        if self.log_scale is not None:
-            return self.log_scale.hessian_clip
+        if self.scale is not None:
+            return self.scale.hessian_clip
         if self.task.target == "number":
             return 1.0
         return min(max(clip / 3, _LEAST_HESSIAN), _MOST_HESSIAN)
 
     def weight_of(self, rows: float, start: int, clip: float) -> float:
         """Return the approximate sum of all Hessians at the initial score."""
+        if self.scale is not None:
+            return rows * self.scale.curvature
         if self.task.target == "number":
             return rows
         rate = 1 / (1 + math.exp(-start / SCORE_STEPS))
@@ -435,9 +448,8 @@ class PrivBoostPlan(Plan):
         """
 
         def respond(scores: np.ndarray) -> np.ndarray:
-            if self.log_scale is not None:
-                means: np.ndarray = rows * np.minimum(np.exp(scores), clip)
-                return means
+            if self.scale is not None:
+                return self.scale.response(rows, scores)
             if self.task.target == "number":
                 inside = math.erf(clip / math.sqrt(2 * _SPREAD["number"]))
                 return np.full(len(scores), rows * inside)
@@ -450,8 +462,8 @@ class PrivBoostPlan(Plan):
 
     def initial_score_noise(self, start: int, count: int) -> float:
         """Return the standard deviation of the initial score."""
-        if self.log_scale is not None:
-            return self.log_scale.unit_noise
+        if self.scale is not None:
+            return self.scale.start_noise
         mean = float(self.init_release.deviations[0]) / max(count, self.contribution.row_steps)
         if self.task.target == "number":
             return mean
@@ -523,11 +535,8 @@ class PrivBoostPlan(Plan):
         `weight` is the approximate sum of all Hessians.
         """
         noise = float(self.noise_of(release, clip).gradient)
-        typical = (
-            weight
-            * _TYPICAL["classes" if self.log_link else self.task.target]
-            * (count / self.n_features) ** 0.25
-        )
+        effect = _TYPICAL[self.task.target] if self.scale is None else self.scale.typical
+        typical = weight * effect * (count / self.n_features) ** 0.25
         return float(typical / max(_CLEAR * noise, 1e-300))
 
     def posteriors(self, measured: Measurements, weight: float, clip: float) -> FeaturePosteriors:
@@ -593,8 +602,8 @@ def plan_privboost(
     if pure:
         defaults["hessian_share"] = PURE_HESSIAN_SHARE
     target = Task.of(encoder.domain.target).target
-    log_link = given.get("loss") is not None and _has_log_link(given["loss"], encoder)
-    if log_link:
+    own_scale = given.get("loss") is not None and _has_scale(given["loss"], encoder)
+    if own_scale:
         defaults["calibration_share"] = _CORRECTION_SHARE
     settings = PrivBoostParameters.read(given, target, **defaults)
     if pure:
@@ -603,7 +612,7 @@ def plan_privboost(
         encoder, weight_bound, budget, given["accountant"], settings.loss_and_parameter
     )
     outputs, last = basis.task.n_outputs, settings.calibration_share
-    if not log_link:
+    if not own_scale:
         check_calibration(last, target, basis.task.loss)
     _check_slopes(settings.monotone, encoder, outputs)
     shares, range_share = (1 - settings.hessian_share, settings.hessian_share), settings.span_share
@@ -616,9 +625,11 @@ def plan_privboost(
         reserve, times = reserve.for_queries(queries), outputs * rounds
         reserve = replace(reserve, what=_describe(queries))
     about_labels = ("range_release", plan_target_range(basis, range_share, kind), range_share)
-    if log_link:
+    if own_scale and loss_of(target, basis.task.loss).log_link:
         about_labels = ("label_release", plan_label_counts(basis, kind), range_share)
         scores = correction_release(kind, basis.bound)
+    elif own_scale:
+        init, scores = plan_quantile_releases(kind, basis.bound)
     made = basis.calibrate_by_shares(
         [
             about_labels,
@@ -636,12 +647,12 @@ def plan_privboost(
     return plan
 
 
-def _has_log_link(loss: Any, encoder: Encoder) -> bool:
-    """Return whether a loss of a number has a log link; refuse a target that it does not fit."""
+def _has_scale(loss: Any, encoder: Encoder) -> bool:
+    """Return whether a loss of a number has a scale of its own; refuse a target it does not fit."""
     target = encoder.domain.target
-    if loss not in losses_of("number") or not loss_of("number", loss).log_link:
+    if loss not in losses_of("number") or loss == "squared":
         return False
-    if isinstance(target, NumberTarget):
+    if isinstance(target, NumberTarget) and loss_of("number", loss).log_link:
         if target.scale != "linear":
             raise ValueError(
                 f'loss="{loss}" has a log link of its own: declare the target without a scale'
@@ -688,8 +699,9 @@ def boost_privboost(
     follows from earlier measurements; a row lies in one cell of each query, whichever they are.
     """
     outputs = range(plan.task.n_outputs)
-    if plan.log_link:
-        plan, start, counts, clip = _begin_on_log_scale(curator, plan)
+    begin = _own_beginning(plan)
+    if begin is not None:
+        plan, start, counts, clip = begin(curator, plan)
         rows = np.maximum(counts * plan.count_step, 1.0)
     else:
         start, counts = release_initial_scores(curator, plan, plan.init_release)
@@ -724,26 +736,45 @@ def boost_privboost(
         )
         for output in outputs
     ]
-    noisy_rows = count_rows(plan, plan.init_release, counts)
-    if plan.log_scale is not None:
-        start = np.array([plan.log_scale.start], dtype=np.int32)
+    if plan.scale is None:
+        noisy_rows = count_rows(plan, plan.init_release, counts)
+    else:
+        noisy_rows = plan.scale.counted
+    if isinstance(plan.scale, LogScale):
+        start = np.array([plan.scale.start], dtype=np.int32)
     model = pack_model(plan, posteriors, interactions, start, replays, noisy_rows)
-    if plan.log_scale is not None:
+    if plan.scale is not None:
         if plan.calibration_release is None:
             return model
-        shift = correct_mean(curator, plan, plan.calibration_release, plan.log_scale)
+        shift = plan.scale.correct(curator, plan, plan.calibration_release)
         return model.with_calibration(np.array([[1.0, shift]]))
     return calibrate_scores(curator, plan, plan.calibration_release, model, list(rows))
 
 
-def _begin_on_log_scale(
-    curator: Curator, plan: PrivBoostPlan
-) -> tuple[PrivBoostPlan, np.ndarray, np.ndarray, float]:
-    """Release the unit of labels, and publish the loss; scores begin at 0, the log of the unit.
+_Beginning = tuple[PrivBoostPlan, np.ndarray, np.ndarray, float]
+"""The plan with what was released about labels, the initial score, the noisy count of rows in grid
+steps, and the clip of gradients."""
 
-    Returned are the plan with what was released, the initial score, the noisy count of rows in grid
-    steps, and the clip of gradients.
-    """
+
+def _own_beginning(plan: PrivBoostPlan) -> Callable[[Curator, PrivBoostPlan], _Beginning] | None:
+    """Return the function that begins boosting where a loss has a scale of its own."""
+    if plan.loss.log_link:
+        return _begin_on_log_scale
+    return _begin_at_quantile if isinstance(plan.loss, Pinball) else None
+
+
+def _begin_at_quantile(curator: Curator, plan: PrivBoostPlan) -> _Beginning:
+    """Release counts by label, and publish the loss and the quantile of labels."""
+    scale, counts = release_quantile_scale(curator, plan, plan.init_release)
+    clip = scale.clip if plan.settings.gradient_clip is None else plan.settings.gradient_clip
+    start = np.array([scale.start], dtype=np.int32)
+    plan = replace(plan, scale=scale)
+    publish_initial_scores(curator, scale.loss.table(clip, plan.hessian_clip_for(clip)), start)
+    return plan, start, counts, clip
+
+
+def _begin_on_log_scale(curator: Curator, plan: PrivBoostPlan) -> _Beginning:
+    """Release the unit of labels, and publish the loss; scores begin at 0, the log of the unit."""
     noise = float(plan.reserved_release.deviations[0]) * plan.count_step
     if plan.pure:
         noise /= math.sqrt(math.prod(plan.settings.single_rounds(plan.n_features)))
@@ -756,7 +787,7 @@ def _begin_on_log_scale(
         0.0 if last is None else float(last.deviations[0]) * plan.count_step,
         plan.settings.gradient_clip,
     )
-    plan = replace(plan, log_scale=scale)
+    plan = replace(plan, scale=scale)
     curator.publish(Start(scale.table(plan.hessian_clip_for(scale.clip))))
     return plan, np.zeros(1, dtype=np.int32), counts, scale.clip
 
@@ -811,8 +842,8 @@ def pack_model(
     by_code = [[one.by_code(feature) for one in posteriors] for feature in range(plan.n_features)]
     parts = [[np.stack(part) for part in zip(*outputs, strict=True)] for outputs in by_code]
     values, mass = zip(*parts, strict=True)
-    if plan.log_scale is not None:  # of Hessians, which may be above 1: a row's mass is at most 1
-        mass = tuple(own / plan.hessian_clip_for(plan.log_scale.clip) for own in mass)
+    if plan.scale is not None:  # of Hessians, which may be above 1: a row's mass is at most 1
+        mass = tuple(own / plan.scale.hessian_clip for own in mass)
     noise = tuple(
         np.stack(
             [

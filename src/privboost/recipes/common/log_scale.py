@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from privboost.engine.queries import GRADIENT_COUNT, GRADIENT_HESSIAN, ScoreCoun
 from privboost.engine.updates import SetClippingRange, SetLabelBins, Start, UseLoss
 from privboost.losses.base import MOST_LINES, LogLink, LossTable, loss_of
 from privboost.mechanisms.curator import Curator
+from privboost.recipes.common.initial_score import count_rows
 from privboost.recipes.common.plan import Plan, PlanBasis
 from privboost.trees.tree import stump
 
@@ -239,7 +240,7 @@ class LogScale:
         The label of each line, in units.
     unit : float
         The mean label, by which labels are divided; the score 0 stands for it.
-    unit_noise : float
+    start_noise : float
         Standard deviation of the unit due to noise, in parts of it.
     clip, last_clip : float
         Clips of gradients, in units: of measurements, and of the last release.
@@ -247,6 +248,8 @@ class LogScale:
         Mean square of clipped gradients at a score of 0.
     rows : float
         Sum of Hessians at a score of 0.
+    counted : float array
+        The noisy count of rows, and its standard deviation.
     beyond : float
         What counts by label say that lies beyond the last clip, in units.
     """
@@ -254,12 +257,23 @@ class LogScale:
     loss: LogLink
     labels: np.ndarray
     unit: float
-    unit_noise: float
+    start_noise: float
     clip: float
     last_clip: float
     spread: float
     rows: float
+    counted: np.ndarray
     beyond: float
+
+    most_step: ClassVar[float] = MOST_STEP
+    curvature: ClassVar[float] = 1.0
+    typical: ClassVar[float] = 0.5
+    """Size of an effect that a measurement should detect."""
+
+    def response(self, rows: float, scores: np.ndarray) -> np.ndarray:
+        """Return about the derivative of so many rows' gradients with respect to their scores."""
+        means: np.ndarray = rows * np.minimum(np.exp(scores), self.clip)
+        return means
 
     @property
     def hessian_clip(self) -> float:
@@ -274,6 +288,26 @@ class LogScale:
     def start(self) -> int:
         """The logarithm of the unit, in score steps."""
         return round(math.log(self.unit) * SCORE_STEPS)
+
+    def correct(self, curator: Curator, plan: Plan, release: NoisySums) -> float:
+        """Return the shift of all scores with which the mean prediction is that of the labels.
+
+        Privacy
+        -------
+        Spends `release` once: the sums of all rows' differences between prediction and label,
+        and of predictions, with wider clips than those of measurements.
+        """
+        means = loss_of("number", "poisson")  # whose gradients are these differences
+        assert isinstance(means, LogLink)
+        clips = self.last_clip, _LAST_HESSIAN
+        curator.publish(UseLoss(means.label_table(self.labels, *clips)))
+        sums = curator.sums(TreeSums((stump(),), 0, GRADIENT_HESSIAN), release)[0, 0]
+        gradient, hessian = sums * plan.count_step * clips
+        least = max(0.1 * self.rows, 1.0)
+        predicted = max(float(hessian), least)
+        wanted = predicted - float(gradient) + self.beyond
+        shift = math.log(max(wanted, 0.1 * predicted) / predicted)
+        return min(max(shift, -_MOST_SHIFT), _MOST_SHIFT)
 
 
 def release_log_scale(
@@ -332,27 +366,7 @@ def release_log_scale(
         last_clip / unit,
         counts.spread(unit, chosen * unit) / unit**2 if by_label is not None else 1.0,
         known,
+        count_rows(plan, release, np.array([rows])),
         counts.beyond(last_clip) / unit,
     )
     return scale, np.array([rows])
-
-
-def correct_mean(curator: Curator, plan: Plan, release: NoisySums, scale: LogScale) -> float:
-    """Return the shift of all scores with which the mean prediction is that of the labels.
-
-    Privacy
-    -------
-    Spends `release` once: the sums of all rows' differences between prediction and label, and of
-    predictions, with wider clips than those of measurements.
-    """
-    means = loss_of("number", "poisson")  # whose gradients are these differences
-    assert isinstance(means, LogLink)
-    clips = scale.last_clip, _LAST_HESSIAN
-    curator.publish(UseLoss(means.label_table(scale.labels, *clips)))
-    sums = curator.sums(TreeSums((stump(),), 0, GRADIENT_HESSIAN), release)[0, 0]
-    gradient, hessian = sums * plan.count_step * clips
-    least = max(0.1 * scale.rows, 1.0)
-    predicted = max(float(hessian), least)
-    wanted = predicted - float(gradient) + scale.beyond
-    shift = math.log(max(wanted, 0.1 * predicted) / predicted)
-    return min(max(shift, -_MOST_SHIFT), _MOST_SHIFT)

@@ -24,7 +24,7 @@ from privboost.accounts.account import BudgetAccount
 from privboost.data.encoding import Encoder
 from privboost.data.features import CategoricalFeature
 from privboost.data.targets import ClassTarget
-from privboost.losses.base import LossTable, loss_of, losses_of
+from privboost.losses.base import Loss, LossTable, loss_of, losses_of
 from privboost.recipes.common.parameters import Parameters
 
 
@@ -96,7 +96,12 @@ class Task:
 
     def table(self, gradient_clip: float, hessian_clip: float) -> LossTable:
         """Tabulate the loss for these clips of gradients and Hessians."""
-        return loss_of(self.target, self.loss).table(gradient_clip, hessian_clip)
+        return self.loss_instance.table(gradient_clip, hessian_clip)
+
+    @property
+    def loss_instance(self) -> Loss:
+        """The loss."""
+        return loss_of(self.target, self.loss)
 
 
 def grid_step(weight_bound: float | None) -> float:
