@@ -115,6 +115,8 @@ class Loss(ABC):
         Whether scores are log-odds.
     log_link : bool
         Whether scores are logarithms of means of a number; see `LogLink`.
+    own_scale : bool
+        Whether it needs more than a clipping range of labels: a unit, or a width.
     parameter : str
         Name of its parameter, if it has one.
     """
@@ -126,6 +128,7 @@ class Loss(ABC):
     label_clip: ClassVar[float] = 1.0
     log_odds: ClassVar[bool] = False
     log_link: ClassVar[bool] = False
+    own_scale: ClassVar[bool] = False
     parameter: ClassVar[str] = ""
 
     def with_parameter(self, value: float) -> Loss:
@@ -228,6 +231,7 @@ class Pinball(Loss):
 
     target = "number"
     limit, curvature = 2, 1 / 2
+    own_scale = True
 
     def __init__(self, quantile: float = 0.5, width: float = 0.05) -> None:
         self.quantile, self.width = quantile, width
@@ -273,7 +277,7 @@ class LogLink(Loss):
 
     target = "number"
     limit, curvature = 8, 1 / 2
-    log_link = True
+    log_link = own_scale = True
     least_label: ClassVar[float] = 0.0
     """Least label, in parts of its unit: one of 0 has no likelihood under some losses."""
     whole: ClassVar[bool] = False
@@ -348,8 +352,9 @@ def loss_of(target: str, name: str) -> Loss:
 
 
 def newton_losses(target: str) -> tuple[str, ...]:
-    """Return the names of the losses of a target that have a Hessian."""
-    return tuple(name for name in losses_of(target) if loss_of(target, name).has_hessian)
+    """Return the names of the losses of a target that need a Hessian, and no scale of their own."""
+    known = {name: loss_of(target, name) for name in losses_of(target)}
+    return tuple(name for name, loss in known.items() if loss.has_hessian and not loss.own_scale)
 
 
 def losses_of(target: str) -> tuple[str, ...]:

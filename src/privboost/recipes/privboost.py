@@ -650,7 +650,7 @@ def plan_privboost(
 def _has_scale(loss: Any, encoder: Encoder) -> bool:
     """Return whether a loss of a number has a scale of its own; refuse a target it does not fit."""
     target = encoder.domain.target
-    if loss not in losses_of("number") or loss == "squared":
+    if loss not in losses_of("number") or not loss_of("number", loss).own_scale:
         return False
     if isinstance(target, NumberTarget) and loss_of("number", loss).log_link:
         if target.scale != "linear":
