@@ -211,7 +211,7 @@ def label_lines(
     """
     low, high = counts.low, counts.high
     first, last = math.ceil(low), math.floor(high)
-    if loss.whole and 0 < last - first + 1 <= _BINS:
+    if loss.whole and 0 < last - first < _BINS:
         finer = _BINS // (last - first + 1)
         labels = first + np.arange((last - first) * finer + 1) / finer
     else:
