@@ -30,7 +30,7 @@ from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import stump
 from tests.cuda.conftest import crowd
 from tests.cuda.processor_device import ProcessorDevice
-from tests.engine.test_label_bins import edges_of, rows_with_offsets, table_of
+from tests.engine.test_label_bins import edges_of, table_of
 from tests.engine.test_linear import DESIGNS, LOSSES, coded, started
 from tests.engine.test_queries import CASES, queries, random_tree, rows_for, updates
 from tests.engine.test_sampled_queries import sampled
@@ -207,8 +207,8 @@ def test_rows_that_a_device_cannot_hold_lie_in_the_machines_memory(device):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("bins", [1, 2, 253])
 def test_lines_of_labels(device, bins, weighted):
-    """Sums, charges and starts at offsets, where a loss has a line for each bin of labels."""
-    encoder, blocks = rows_with_offsets(weighted)
+    """Sums and charges, where a loss has a line for each bin of labels."""
+    encoder, blocks = rows_for(NUMBER, weighted)
     edges, loss = edges_of(max(bins, 2)), table_of(max(bins, 2))
     if bins == 1:  # a start without edges afterwards: the lines of classes again
         edges, loss = edges[:0], table_of(2)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privboost._core.grid import CLIP_STEPS, LABEL_STEPS, MOST_OFFSET, SCORE_STEPS
+from privboost._core.grid import CLIP_STEPS, LABEL_STEPS, SCORE_STEPS
 from privboost.data.rows import join, lines_of_labels
 from privboost.engine.backend import LocalBackend
 from privboost.engine.protocol import Message
@@ -34,20 +34,10 @@ def edges_of(bins):
     return np.linspace(-0.9 * LABEL_STEPS, 0.8 * LABEL_STEPS, bins - 1).astype(np.int32)
 
 
-def rows_with_offsets(weighted):
-    encoder, blocks = rows_for(NUMBER, weighted)
-    rng = np.random.default_rng(8)
-    most = 3 * SCORE_STEPS
-    return encoder, [
-        replace(block, offset=rng.integers(-most, most, len(block)).astype(np.int32))
-        for block in blocks
-    ]
-
-
 def expected(blocks, loss, edges, told, query):
     """The sums of a query, from the definition of lines, states and cells."""
     block = join(blocks)
-    state = np.zeros(len(block), dtype=np.int64) if block.offset is None else block.offset.copy()
+    state = np.zeros(len(block), dtype=np.int64)
     for update in told:
         if hasattr(update, "cells"):
             for cells in cells_of(block, update.cells):
@@ -79,7 +69,7 @@ def expected(blocks, loss, edges, told, query):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("bins", [2, 3, 253])
 def test_sums_follow_the_bin_of_the_label_on_every_backend(bins, weighted):
-    encoder, blocks = rows_with_offsets(weighted)
+    encoder, blocks = rows_for(NUMBER, weighted)
     loss, edges = table_of(bins), edges_of(bins)
     assert within_steps(loss)
     backends = [
@@ -100,7 +90,7 @@ def test_sums_follow_the_bin_of_the_label_on_every_backend(bins, weighted):
 
 
 def test_without_edges_states_are_scores_less_labels_again():
-    _, blocks = rows_with_offsets(False)
+    _, blocks = rows_for(NUMBER, False)
     one, other = LocalBackend(blocks), LocalBackend(blocks)
     squared = Start(SQUARED_NUMBER.table(1.0, 1.0))
     one.apply(squared)
@@ -179,4 +169,3 @@ def test_lines_are_counted_from_below():
     for line, label in zip(found[known], -block.minus_label[known], strict=True):
         assert line == sum(label >= edges)
     assert (found[~known] == UNKNOWN_LABEL).all()
-    assert MOST_OFFSET * SCORE_STEPS < 2**31

@@ -258,6 +258,112 @@ def rows_of(coded):
     return Rows(codes, coded.label, minus_label=coded.minus_label)
 
 
+EXPOSED = FEATURES | {"part": {"kind": "numeric", "bounds": [0.01, 2], "scale": "log"}}
+
+
+def exposed_table(rows=ROWS):
+    frame, mean = table(rows)
+    rng = np.random.default_rng(5)
+    part = np.exp(rng.uniform(np.log(0.01), np.log(2), rows))
+    return frame.assign(part=part, visits=rng.poisson(mean * part)), mean
+
+
+def with_exposure(frame, epsilon=3.0, **more):
+    how = {"delta": 1e-6, "random_state": 3, "domain": domain_of() | {"features": EXPOSED}}
+    return PrivBoostRegressor(epsilon, **{"loss": "poisson", "exposure": "part"} | how | more).fit(
+        frame
+    )
+
+
+@pytest.fixture(scope="module")
+def exposed():
+    frame, mean = exposed_table()
+    return with_exposure(frame), frame, mean
+
+
+def test_predictions_are_for_the_exposure_of_a_row_and_rates_for_one(exposed):
+    model, frame, mean = exposed
+    found, rate = model.predict(frame), model.predict_rate(frame)
+    assert found.sum() / frame["visits"].sum() == pytest.approx(1, abs=0.1)
+    assert rate.mean() / mean.mean() == pytest.approx(1, abs=0.15)
+    np.testing.assert_allclose(found / rate, frame["part"], rtol=0.02)  # of bins
+    np.testing.assert_array_equal(model.predict_rate(frame.assign(part=1.0)), rate)
+    assert np.corrcoef(np.log(rate), np.log(mean))[0, 1] > 0.9
+    assert model.privacy_.parameters["exposure"] == "part"
+
+
+def test_an_exposure_is_neither_measured_nor_in_pairs(exposed):
+    scores = exposed[0].model_.scores
+    assert not scores.noise[2].any()
+    assert (np.diff(scores.values[2][0][:-1]) > 0).all()
+    assert not any(2 in pair.features for pair in getattr(scores, "pairs", ()))
+    least = scores.values[2][0][0] / 65536
+    assert np.exp(least) == pytest.approx(0.01, rel=0.02)
+    assert np.exp(scores.values[2][0][-1] / 65536) == pytest.approx(2, rel=1e-4)  # missing
+
+
+def test_exposures_that_are_none_count_as_a_bound(exposed):
+    model = exposed[0]
+    rows = pd.DataFrame({"age": 0.5, "job": "a", "part": [np.nan, 0.0, -1.0, 2.0, 9.0, 0.01]})
+    found = model.predict(rows)
+    assert found[1] == found[2] == found[5]
+    assert found[3] == found[4]
+    assert found[0] == pytest.approx(found[3], rel=0.02)
+
+
+def test_the_exposure_is_in_the_file_and_in_exports(exposed, tmp_path):
+    model, frame, _ = exposed
+    model.save(tmp_path / "m.privboost")
+    read = load_model(tmp_path / "m.privboost")
+    assert read.exposure == "part"
+    rows = frame[:150].drop(columns="visits")
+    np.testing.assert_array_equal(read.predict_rate(rows), model.predict_rate(rows))
+    found, _ = run_onnx(read, rows, tmp_path / "m.onnx")
+    np.testing.assert_allclose(found["prediction"], model.predict(rows), rtol=1e-12)
+    np.testing.assert_allclose(found["rate"], model.predict_rate(rows), rtol=1e-12)
+    duckdb = pytest.importorskip("duckdb")
+    export_model(read, tmp_path / "m.sql")
+    with duckdb.connect() as database:
+        database.register("rows", rows.assign(place=range(150)))
+        answer = database.execute((tmp_path / "m.sql").read_text()).df().sort_values("place")
+    np.testing.assert_allclose(answer["prediction"], model.predict(rows), rtol=1e-12)
+    np.testing.assert_allclose(answer["rate"], model.predict_rate(rows), rtol=1e-12)
+    own = read.encoder, read.scores, read.privacy
+    for link, name in (("log", "job"), ("log", "age"), ("log", "no"), ("identity", "part")):
+        with pytest.raises(ModelFileError, match="exposure"):
+            read_model(model_bytes(Model(*own, link=link, exposure=name)), "f")
+
+
+@pytest.mark.parametrize("more", [{"delta": 0.0}, {"at_once": 5}, {"loss": "tweedie"}])
+def test_exposures_with_other_parameters(more):
+    frame, _ = exposed_table(4000)
+    model = with_exposure(frame, epsilon=8.0, **more)
+    assert model.predict(frame).sum() / frame["visits"].sum() == pytest.approx(1, abs=0.2)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"loss": "squared"}, "exposure needs a loss with a log link"),
+        ({"loss": None}, "exposure needs a loss with a log link"),
+        ({"exposure": "no"}, "exposure must name a feature of the domain"),
+        ({"exposure": 3}, "exposure must name a feature of the domain"),
+        ({"exposure": "job"}, "must be numeric, with a lower bound above 0"),
+        ({"exposure": "age"}, "must be numeric, with a lower bound above 0"),
+        ({"monotone": {"part": 1}}, "is the exposure, whose effect is known"),
+    ],
+)
+def test_exposures_that_mean_nothing_are_refused(more, message):
+    frame, _ = exposed_table(50)
+    with pytest.raises(ValueError, match=message):
+        with_exposure(frame, **more)
+
+
+def test_a_model_without_an_exposure_has_no_rate(counted):
+    with pytest.raises(AttributeError, match="trained without an exposure"):
+        counted[0].predict_rate(counted[1])
+
+
 TARGETS = [(0, 20), (0, 100), (0, 5000), (-3, 7), (2, 2.5), (0, 1e12), (0, 1e-9)]
 
 

@@ -24,9 +24,6 @@ LABEL_STEPS = 2**30
 FULL_RANGE = (-LABEL_STEPS, LABEL_STEPS)
 """Range of a number's label in its steps: all within its bounds."""
 
-MOST_OFFSET = 16
-"""Scores start within ± this where they start at a row's offset."""
-
 VECTOR_BITS = 15
 VECTOR_STEPS = 2**VECTOR_BITS
 """The norm bound of a row's vector in a linear model, in steps of its entries."""

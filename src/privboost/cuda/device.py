@@ -50,7 +50,7 @@ NODES = _struct(
     ("u8", "pairs node chosen out"),
     ("u4", "n node_bytes n_parts parts nodes cells copies all_cells chunk maps map_bytes"),
 )
-START = _struct(("u8", "minus_label offset state"), ("i8", "middle half steps"), ("u4", "n"))
+START = _struct(("u8", "minus_label state"), ("i8", "middle half steps"), ("u4", "n"))
 CHARGE = _struct(
     ("u8", "label state weight left active table begin end"),
     ("u4", "own lines size shift steps weight_steps"),

@@ -352,7 +352,7 @@ class DeviceRows:
         The layout of the columns; None without blocks.
     columns : list of arrays
         The codes of each feature.
-    label, weight, minus_label, offset : arrays, the latter three optional
+    label, weight, minus_label : arrays, the latter two optional
         As in `data.rows.Rows`.
     ids : array or None
         The rows' ids, unless they count up from `first_id`.
@@ -374,7 +374,6 @@ class DeviceRows:
         self.label = self._column(blocks, lambda block: block.label, np.uint8)
         self.weight = self._optional(blocks, lambda block: block.weight, np.uint16)
         self.minus_label = self._optional(blocks, lambda block: block.minus_label, np.int32)
-        self.offset = self._optional(blocks, lambda block: block.offset, np.int32)
         self.first_id, self.ids = self._ids(blocks)
         self.cohorts = list(_cohorts(blocks))
 
@@ -408,7 +407,7 @@ class DeviceRows:
     def _optional(self, blocks: Sequence[Rows], of: Callable[[Rows], Any], kind: Any) -> Any:
         there = {of(block) is not None for block in blocks}
         if len(there) > 1:
-            raise ValueError("either all blocks have weights, labels and offsets, or none has")
+            raise ValueError("either all blocks have weights, and numeric labels, or none has")
         return self._column(blocks, of, kind) if True in there else None
 
     def _ids(self, blocks: Sequence[Rows]) -> tuple[int | None, Any]:

@@ -68,7 +68,6 @@ class DeviceState(BaseShard):
         rows, device, (low, high) = self.rows, self.rows.device, self._range
         binned = self._lines is not None
         task = Task(START, minus_label=0 if binned else device.address(rows.minus_label))
-        task.set(offset=device.address(rows.offset) if binned else 0)
         task.set(state=device.target(self._state[output]))
         task.set(middle=(low + high) // 2, half=(high - low) // 2, steps=SCORE_STEPS, n=rows.n)
         device.launch("begin_states", task, **spread(device, rows.n))

@@ -148,9 +148,6 @@ class Rows:
         The batch of a stream that holds the rows; rows of one cohort have the same budget.
     texts : tuple of pyarrow arrays
         Columns of strings (as bytes), for private domain inference.
-    offset : int32 array, optional
-        Where the score of each row starts while labels are looked up by bin, in
-        `grid.SCORE_STEPS`: the logarithm of its exposure.
     """
 
     codes: Codes
@@ -160,10 +157,9 @@ class Rows:
     ids: range | np.ndarray | None = None
     cohort: int = 0
     texts: tuple[pa.Array, ...] = ()
-    offset: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        parts = (self.codes, self.weight, self.minus_label, self.ids, *self.texts, self.offset)
+        parts = (self.codes, self.weight, self.minus_label, self.ids, *self.texts)
         if any(each is not None and len(each) != len(self.label) for each in parts):
             raise ValueError("rows whose parts differ in length: kernels would read past an end")
 
@@ -189,7 +185,6 @@ class Rows:
             None if self.ids is None else np.asarray(self.ids, dtype=np.uint32)[rows],
             self.cohort,
             tuple(text.take(pa.array(np.arange(len(self))[rows])) for text in self.texts),
-            None if self.offset is None else self.offset[rows],
         )
 
 
@@ -236,5 +231,4 @@ def join(blocks: Iterable[Rows]) -> Rows:
         else np.concatenate([np.asarray(part.ids, dtype=np.uint32) for part in parts]),
         first.cohort,
         tuple(pa.concat_arrays(each) for each in zip(*(part.texts for part in parts), strict=True)),
-        None if first.offset is None else np.concatenate([part.offset for part in parts]),
     )

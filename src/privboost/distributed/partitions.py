@@ -116,7 +116,6 @@ def write_rows(rows: Rows, units: pa.Array | None = None) -> bytes:
         "label": rows.label,
         "weight": rows.weight,
         "start": rows.minus_label,
-        "offset": rows.offset,
         "ids": [ids.start, ids.stop] if isinstance(ids, range) else ids,
         "cohort": rows.cohort,
         "texts": _write_texts(rows.texts),
@@ -131,7 +130,7 @@ def read_rows(data: bytes) -> tuple[Rows, pa.Array | None]:
     # Copies: kernels are compiled for writable arrays.
     arrays = {
         name: payload[name] if payload[name] is None else payload[name].copy()
-        for name in ("narrow", "wide", "label", "weight", "start", "offset")
+        for name in ("narrow", "wide", "label", "weight", "start")
     }
     ids: Any = payload["ids"]
     rows = Rows(
@@ -142,7 +141,6 @@ def read_rows(data: bytes) -> tuple[Rows, pa.Array | None]:
         range(*ids) if isinstance(ids, list) else ids if ids is None else ids.copy(),
         payload["cohort"],
         tuple(_read_texts(payload["texts"])),
-        arrays["offset"],
     )
     return rows, None if payload["units"] is None else _read_texts(payload["units"])[0]
 

@@ -115,9 +115,7 @@ class Shard(BaseShard):
 
     def _initial_state(self, block: Rows) -> np.ndarray | int:
         """Return the states of rows whose scores are 0."""
-        if self._lines is not None:
-            return 0 if block.offset is None else block.offset
-        if block.minus_label is None:
+        if block.minus_label is None or self._lines is not None:
             return 0
         return initial_states(block.minus_label, self._range)
 

@@ -96,8 +96,8 @@ class SetLabelBins(Update, tag="SetLabelBins"):
     """Look up numeric labels by bin, from the next start on.
 
     The line of a row in a loss table is then the number of the edges at or below its label, its
-    state is its score alone, which starts at its offset (0 without one), and the loss needs a line
-    for each bin and one for unknown labels. Without edges, states are again scores less labels.
+    state is its score alone, and the loss needs a line for each bin and one for unknown labels.
+    Without edges, states are again scores less labels.
 
     Attributes
     ----------

@@ -180,7 +180,8 @@ class PrivateEstimator(BaseEstimator, ABC):
             backend.close()
         task = run.plan.task
         link = "log" if loss_of(task.target, task.loss).log_link else "identity"
-        return Model(run.plan.encoder, scores, run.report(), curator.target_range, link)
+        about = curator.target_range, link, run.plan.exposure_name
+        return Model(run.plan.encoder, scores, run.report(), *about)
 
     def _keep(self, model: Model) -> None:
         self.model_ = model

@@ -106,3 +106,10 @@ class PrivBoostRegressor(PrivBoostEstimator, PrivateRegressor):
     >>> bool(abs(model.predict([[0.5]])[0] - 0.25) < 0.2)
     True
     """
+
+    def predict_rate(self, X: Any) -> Any:
+        """Predict the number of each row for an exposure of 1. Costs no privacy.
+
+        See `Model.predict_rate`; AttributeError where the model was trained without an `exposure`.
+        """
+        return self._fitted().predict_rate(X, self.n_jobs)

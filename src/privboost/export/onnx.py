@@ -22,6 +22,9 @@ from privboost.models.model import Model
 _OPSET, _ML_OPSET, _IR_VERSION = 17, 4, 8
 """Versions of 2022 and 2023, which all maintained runtimes support."""
 
+_RESULTS = ("prediction", "probabilities", "scores", "rate")
+"""Outputs, of which a model has some."""
+
 _MISSING_DATE = -(2**63)
 """numpy's NaT as an integer."""
 
@@ -40,11 +43,11 @@ def export(model: Model) -> bytes:
     Each column that the model uses is an input of shape (rows, 1): numbers, durations in seconds
     and numeric categories as float64 (NaN is missing), dates as int64 (days or seconds since
     1970), strings as strings. Outputs are `prediction`, for classes `scores`, and `probabilities`
-    where scores are log-odds.
+    where scores are log-odds; with an exposure `rate`, which is `Model.predict_rate`'s.
     """
     formula = Formula.of(model)
     names = [column.name for column in formula.columns]
-    results = {name: free_name(name, names) for name in ("prediction", "probabilities", "scores")}
+    results = {name: free_name(name, names) for name in _RESULTS}
     graph = _Graph([*names, *results.values()])
     codes = [_code(graph, column) for column in formula.columns]
     steps = _steps(graph, formula, codes)
@@ -254,6 +257,11 @@ def _from_scale(graph: _Graph, scaled: str, inverse_scale_name: str) -> str:
 def _add_results(graph: _Graph, model: Model, scores: str, names: dict[str, str]) -> None:
     """Add the outputs that follow from scores of shape (rows, outputs)."""
     target, several = model.domain.target, model.scores.n_outputs > 1
+    if model.exposure is not None:
+        scores, rates = _columns(graph, scores)
+        limits = [graph.constant(end, "float64") for end in model.scaled_rate_bounds]
+        rates = graph.add("Exp", graph.add("Clip", rates, *limits))
+        graph.output(rates, names["rate"], "float64", ["rows"], f"{target.name} per exposure")
     row = scores if several else graph.add("Squeeze", scores, graph.constant([1], "int64"))
     if not isinstance(target, ClassTarget):
         (middle, half), (low, high) = model.middle_and_half, model.scaled_bounds
@@ -284,6 +292,14 @@ def _add_results(graph: _Graph, model: Model, scores: str, names: dict[str, str]
         graph.output(probabilities, names["probabilities"], "float64", *by_class)
     shape, description = by_class if several else (["rows"], f"of the class {classes[1]}")
     graph.output(row, names["scores"], "float64", shape, description)
+
+
+def _columns(graph: _Graph, scores: str) -> tuple[str, str]:
+    """Add the nodes that take two scores apart; the second loses its axis."""
+    own, rate = (
+        graph.add("Gather", scores, graph.constant([column], "int64"), axis=1) for column in (0, 1)
+    )
+    return own, graph.add("Squeeze", rate, graph.constant([1], "int64"))
 
 
 def _probabilities(graph: _Graph, scores: str, several: bool) -> str:

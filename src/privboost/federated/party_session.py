@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from privboost._core.errors import FederationError, ModelFileError
-from privboost._core.grid import MOST_OFFSET, SCORE_STEPS
+from privboost._core.grid import SCORE_STEPS
 from privboost.accounting.events import SampledGroup
 from privboost.accounting.noisy_sums import GaussianRelease
 from privboost.data.design_matrix import Terms
@@ -185,7 +185,7 @@ class CommandChecker(ShardState):
         self._started = self._has_loss = False
         self._terms: Terms | None = None
         self._most = np.full(n_outputs, SCORE_STEPS, dtype=np.int64)
-        self._bins, self._lines, self._first = 0, KINDS_OF_ROWS, SCORE_STEPS
+        self._bins, self._lines = 0, KINDS_OF_ROWS
 
     def check_query(self, query: Query) -> None:
         """Refuse a query that does not fit the columns, or comes before `Start`."""
@@ -211,11 +211,10 @@ class CommandChecker(ShardState):
     def start(self, loss: LossTable | None, n_outputs: int) -> None:
         need(n_outputs == self._n_outputs, _PLACE, "states of each output are needed")
         self._lines = self._bins + 1 if self._bins else KINDS_OF_ROWS
-        self._first = (MOST_OFFSET if self._bins else 1) * SCORE_STEPS
         if loss is not None:
             check_loss_table(loss, _PLACE, self._lines)
         self._started, self._has_loss = True, loss is not None
-        self._most[:] = self._first
+        self._most[:] = SCORE_STEPS
 
     def use_loss(self, loss: LossTable) -> None:
         check_loss_table(loss, _PLACE, self._lines)
@@ -251,7 +250,7 @@ class CommandChecker(ShardState):
         assert terms is not None
         self._check_output(output)
         need_array(coefficients, _PLACE, np.int32, (terms.n_coordinates,))
-        self._most[output] = self._first
+        self._most[output] = SCORE_STEPS
         self._add(output, terms.most_score(coefficients))
 
     def _add(self, output: int, most: int) -> None:

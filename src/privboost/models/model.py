@@ -26,6 +26,7 @@ from privboost._core.pickling import DeclaredState
 from privboost._core.warnings import warn_of_exact_score
 from privboost.data.domain import Domain
 from privboost.data.encoding import Encoder
+from privboost.data.features import NumericFeature
 from privboost.data.rows import Codes
 from privboost.data.scales import from_scale
 from privboost.data.targets import ClassTarget, NumberTarget, Target
@@ -105,6 +106,8 @@ class Model(DeclaredState):
     link : {"identity", "log"}
         With "log", the score of a number is the logarithm of its mean, so that effects are
         factors.
+    exposure : str or None
+        With a log link, the feature in proportion to which a number grows, if there is one.
     """
 
     encoder: Encoder
@@ -112,6 +115,7 @@ class Model(DeclaredState):
     privacy: PrivacyReport
     span: tuple[int, int] = FULL_RANGE
     link: str = IDENTITY
+    exposure: str | None = None
 
     def __repr__(self) -> str:
         features, target = len(self.domain.features), self.domain.target.name
@@ -301,6 +305,38 @@ class Model(DeclaredState):
         if self.link == LOG:
             return numbers, errors * numbers
         return numbers, errors * self.middle_and_half[1] * self.domain.target.slope(numbers)
+
+    def predict_rate(self, data: Any, n_jobs: int | None = None) -> Any:
+        """Return the predicted number of each row for an exposure of 1.
+
+        The column of exposures must be there, and its values change nothing.
+
+        Raises
+        ------
+        AttributeError
+            If the model was trained without an exposure.
+        """
+        if self.exposure is None:
+            raise AttributeError("predict_rate: the model was trained without an exposure")
+        if is_remote(data):
+            raise ValueError("predict_rate: rows of a cluster are not collected; pass local rows")
+        feature = self.domain.feature_names.index(self.exposure)
+        values = self.scores.feature_values()[feature]
+
+        def score(codes: Codes) -> np.ndarray:
+            rate: np.ndarray = self.scores.scores(codes) - values[:, codes.column(feature)]
+            return rate
+
+        scores = self._by_row(self.encoder.map_codes(data, score, n_jobs), np.int32)
+        return from_scale(np.clip(scores, *self.scaled_rate_bounds), (1.0, 2.0), LOG)
+
+    @property
+    def scaled_rate_bounds(self) -> tuple[float, float]:
+        """The bounds of the logarithms of rates: those of numbers at the extreme exposures."""
+        exposure = self.domain.features[self.domain.feature_names.index(str(self.exposure))]
+        assert isinstance(exposure, NumericFeature)
+        (low, high), (least, most) = self.scaled_bounds, exposure.bounds
+        return low - math.log(most), high - math.log(least)
 
     def staged_predict(self, data: Any) -> Iterator[np.ndarray]:
         """Yield predictions after each update of training."""
@@ -596,6 +632,8 @@ def model_bytes(model: Model) -> bytes:
         payload["span"] = list(model.span)
     if model.link != IDENTITY:
         payload["link"] = model.link
+    if model.exposure is not None:
+        payload["exposure"] = model.exposure
     return MODEL_FILE.seal(codec.dump(payload, _MAGIC))
 
 
@@ -651,6 +689,7 @@ def read_model(data: bytes | memoryview, path: str) -> Model:
 def _read(payload: Any) -> Model:
     payload = dict(payload)
     span, link = payload.pop("span", None), payload.pop("link", IDENTITY)
+    exposure = payload.pop("exposure", None)
     payload = need_keys(payload, "file", {"kind", "domain", "edges", "scores", "privacy"})
     encoder = read_encoder(payload["domain"], payload["edges"])
     target = encoder.domain.target
@@ -659,8 +698,9 @@ def _read(payload: Any) -> Model:
     fits = isinstance(target, ClassTarget) or not _KINDS[kind].needs_classes
     need(fits, "kind", f"{kind} need classes")
     scores = _KINDS[kind].from_payload(payload["scores"], encoder.layout, target.n_outputs)
-    range_and_link = _read_span(span, target), _read_link(link, target)
-    return Model(encoder, scores, read_report(payload["privacy"]), *range_and_link)
+    link = _read_link(link, target)
+    about = _read_span(span, target), link, _read_exposure(exposure, link, encoder.domain)
+    return Model(encoder, scores, read_report(payload["privacy"]), *about)
 
 
 def _read_link(value: Any, target: Target) -> str:
@@ -672,6 +712,17 @@ def _read_link(value: Any, target: Target) -> str:
         )
         need(fits, "link", "a target of positive numbers is needed")
     return str(value)
+
+
+def _read_exposure(value: Any, link: str, domain: Domain) -> str | None:
+    """Return the name of the exposure; a file without one means none."""
+    if value is None:
+        return None
+    name = need_text(value, "exposure")
+    numbers = [own for own in domain.features if isinstance(own, NumericFeature)]
+    fits = any(own.name == name and own.bounds[0] > 0 for own in numbers)
+    need(fits and link == LOG, "exposure", "a feature above 0 is needed")
+    return name
 
 
 def _read_span(value: Any, target: Target) -> tuple[int, int]:

@@ -201,6 +201,20 @@ class ScoreParts:
         """The number of scores of a row."""
         return len(self.start)
 
+    def with_rate(self, feature: int) -> ScoreParts:
+        """Return the sum of one output twice: the second time without the effect of a feature."""
+        tables = [table.repeat(2, axis=0) for table in self.tables]
+        tables[feature][1] = 0
+        return ScoreParts(
+            self.start[[0, 0]],
+            tuple(tables),
+            tuple(
+                replace(pair, values=pair.values.repeat(2, axis=0), output=None)
+                for pair in self.pairs
+            ),
+            tuple(replace(tree, values=tree.values.repeat(2, axis=0)) for tree in self.trees),
+        )
+
     def centred(self, probabilities: Sequence[np.ndarray]) -> ScoreParts:
         """Return the same sum with tables and pairs whose mean effect is 0.
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -43,7 +44,9 @@ from privboost.recipes.common.initial_score import (
 )
 from privboost.recipes.common.interactions import Interactions
 from privboost.recipes.common.log_scale import (
+    Exposure,
     LogScale,
+    check_exposure,
     correction_release,
     plan_label_counts,
     release_log_scale,
@@ -163,7 +166,7 @@ class PrivBoostParameters(Parameters):
         "rounds (`at_once`). Default 12 times the number of features, 3 times where delta is 0. "
         "Rounds of pairs and trees come on top, and are counted by the bar of `verbose` as well.",
     )
-    _apart: ClassVar[tuple[str, ...]] = ("loss", "power", "quantile")
+    _apart: ClassVar[tuple[str, ...]] = ("loss", "power", "quantile", "exposure")
 
     loss: str = parameter(
         None,
@@ -180,6 +183,15 @@ class PrivBoostParameters(Parameters):
         between(1, 2),
         'With loss="tweedie", the power of the mean to which the variance is proportional, between '
         "1 and 2.",
+        tasks=("number",),
+    )
+    exposure: str | None = parameter(
+        None,
+        "str",
+        "With a log link, the numeric feature in proportion to which labels grow, such as the "
+        "insured part of a year; its bounds are above 0. Predictions are for a row's own exposure, "
+        "those of `predict_rate` for an exposure of 1. Declare it on a log scale if it varies by "
+        "factors; a missing one counts as its upper bound.",
         tasks=("number",),
     )
     quantile: float = parameter(
@@ -244,6 +256,11 @@ class PrivBoostParameters(Parameters):
         "and trees; a missing value is free. For two classes or a number. By default none.",
         by_task=((), ()),
     )
+
+    def chosen(self) -> dict[str, Any]:
+        """Return the parameters for reports and digests, an exposure only where there is one."""
+        own = {} if self.exposure is None else {"exposure": self.exposure}
+        return super().chosen() | own
 
     @property
     def loss_and_parameter(self) -> str | None:
@@ -411,7 +428,7 @@ class PrivBoostPlan(Plan):
         # The noise in the mean of one output's measurements, times the root of their number.
         noise = float(self.reserved_release.deviations[0])
         if self.pure:
-            noise /= math.sqrt(math.prod(self.settings.single_rounds(self.n_features)))
+            noise /= math.sqrt(math.prod(self.settings.single_rounds(self.n_measured)))
         else:
             noise *= math.sqrt(self.task.n_outputs)
         strength = rows / max(noise * self.count_step * self.n_features, 1e-300)
@@ -476,7 +493,7 @@ class PrivBoostPlan(Plan):
         The part of interactions grows with the cells that a joint query could have.
         """
         if self.pure:
-            rounds, queries = self.settings.single_rounds(self.n_features)
+            rounds, queries = self.settings.single_rounds(self.n_measured)
             return Measurements(self.reserved_release, None, rounds, 0, queries, 1)
         tried = self.reserved_release.scaled(math.sqrt(2 * self.task.n_outputs * self.rule.tried))
         cells = self._cells(tried, self.rule.tried, weight, clip)
@@ -492,7 +509,7 @@ class PrivBoostPlan(Plan):
         """Return measurements of which so many are joint, and cost a part of the reserve."""
         outputs = self.task.n_outputs
         joint_queries = min(self.settings.at_once, max(joint, 1))
-        n_single, features = self.settings.single_rounds(self.n_features)
+        n_single, features = self.settings.single_rounds(self.n_measured)
         n_joint = -(-joint // joint_queries)
         single = self._release(_describe(features), features, outputs * n_single / (1 - part))
         jointly = (
@@ -546,7 +563,8 @@ class PrivBoostPlan(Plan):
         bins, most = (FINE_BINS, FINE_BINS) if wanted > _FINE * BINS else (BINS, BINS // 2)
         cells = int(min(max(wanted, FEWEST_CELLS), most))
         noise, scale = self.noise_of(measured.single, clip), self.step_values(clip)
-        return FeaturePosteriors(self.encoder, noise, cells, scale, self.slopes, bins, queries)
+        about = (self.encoder, noise, cells, scale, self.slopes, bins, queries, self.known)
+        return FeaturePosteriors(*about)
 
     def interactions(
         self, measured: Measurements, posteriors: FeaturePosteriors, weight: float, clip: float
@@ -562,6 +580,22 @@ class PrivBoostPlan(Plan):
         return Interactions(order, noise, leaves, count, scale, most, self.free, queries)
 
     @property
+    def exposure_name(self) -> str | None:
+        """Name of the feature in proportion to which labels grow, if there is one."""
+        return self.settings.exposure
+
+    @cached_property
+    def exposure(self) -> Exposure | None:
+        """The effect of the exposure, if there is one."""
+        name = self.exposure_name
+        return None if name is None else Exposure.of(self.encoder, name)
+
+    @property
+    def known(self) -> int | None:
+        """The feature whose effect is not measured, if any."""
+        return None if self.exposure is None else self.exposure.feature
+
+    @property
     def slopes(self) -> list[int]:
         """Direction of each feature's effect, 0 for any."""
         chosen = dict(self.settings.monotone)
@@ -572,12 +606,20 @@ class PrivBoostPlan(Plan):
         """Whether each feature may interact: a monotone one could lose its direction."""
         codes = self.encoder.layout.n_codes
         few = [count <= MOST_INTERACTING_CODES for count in codes]
-        return [slope == 0 and fits for slope, fits in zip(self.slopes, few, strict=True)]
+        free = [slope == 0 and fits for slope, fits in zip(self.slopes, few, strict=True)]
+        if self.known is not None:
+            free[self.known] = False
+        return free
 
     @property
     def n_features(self) -> int:
         """Number of features."""
         return len(self.encoder.domain.features)
+
+    @property
+    def n_measured(self) -> int:
+        """Number of features whose effects are measured."""
+        return self.n_features - (self.known is not None)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -596,7 +638,7 @@ def plan_privboost(
     calibration, with noise that costs the budget. `given` has the estimator's parameters.
     """
     pure = budget.delta == 0
-    n_features = len(encoder.domain.features)
+    n_features = len(encoder.domain.features) - (given.get("exposure") is not None)
     sweeps = PURE_SWEEPS if pure else SWEEPS
     defaults: dict[str, Any] = {"n_estimators": sweeps * n_features}
     if pure:
@@ -612,6 +654,8 @@ def plan_privboost(
         encoder, weight_bound, budget, given["accountant"], settings.loss_and_parameter
     )
     outputs, last = basis.task.n_outputs, settings.calibration_share
+    if settings.exposure is not None:
+        _check_exposure(settings, encoder, target)
     if not own_scale:
         check_calibration(last, target, basis.task.loss)
     _check_slopes(settings.monotone, encoder, outputs)
@@ -660,6 +704,15 @@ def _has_scale(loss: Any, encoder: Encoder) -> bool:
         if target.bounds[1] <= 0:
             raise ValueError(f'loss="{loss}" needs a target with a positive upper bound')
     return True
+
+
+def _check_exposure(settings: PrivBoostParameters, encoder: Encoder, target: str) -> None:
+    """Refuse an exposure that the loss or the other parameters do not allow."""
+    if target != "number" or not loss_of(target, settings.loss).log_link:
+        raise ValueError('exposure needs a loss with a log link, such as loss="poisson"')
+    check_exposure(settings.exposure, encoder)
+    if settings.exposure in dict(settings.monotone):
+        raise ValueError(f"monotone: {settings.exposure!r} is the exposure, whose effect is known")
 
 
 def _check_slopes(monotone: tuple[tuple[str, int], ...], encoder: Encoder, outputs: int) -> None:
@@ -741,7 +794,8 @@ def boost_privboost(
     else:
         noisy_rows = plan.scale.counted
     if isinstance(plan.scale, LogScale):
-        start = np.array([plan.scale.start], dtype=np.int32)
+        of_one = 0 if plan.exposure is None else plan.exposure.of_one
+        start = np.array([plan.scale.start - of_one], dtype=np.int32)
     model = pack_model(plan, posteriors, interactions, start, replays, noisy_rows)
     if plan.scale is not None:
         if plan.calibration_release is None:
@@ -777,18 +831,21 @@ def _begin_on_log_scale(curator: Curator, plan: PrivBoostPlan) -> _Beginning:
     """Release the unit of labels, and publish the loss; scores begin at 0, the log of the unit."""
     noise = float(plan.reserved_release.deviations[0]) * plan.count_step
     if plan.pure:
-        noise /= math.sqrt(math.prod(plan.settings.single_rounds(plan.n_features)))
+        noise /= math.sqrt(math.prod(plan.settings.single_rounds(plan.n_measured)))
     last = plan.calibration_release
     scale, counts = release_log_scale(
         curator,
         plan,
         (plan.label_release, plan.init_release),
-        noise * math.sqrt(plan.n_features),
+        noise * math.sqrt(plan.n_measured),
         0.0 if last is None else float(last.deviations[0]) * plan.count_step,
         plan.settings.gradient_clip,
+        plan.exposure,
     )
     plan = replace(plan, scale=scale)
     curator.publish(Start(scale.table(plan.hessian_clip_for(scale.clip))))
+    if plan.exposure is not None:
+        plan.exposure.publish(curator)
     return plan, np.zeros(1, dtype=np.int32), counts, scale.clip
 
 
@@ -842,6 +899,9 @@ def pack_model(
     by_code = [[one.by_code(feature) for one in posteriors] for feature in range(plan.n_features)]
     parts = [[np.stack(part) for part in zip(*outputs, strict=True)] for outputs in by_code]
     values, mass = zip(*parts, strict=True)
+    if plan.exposure is not None:
+        known = plan.exposure.values[None] + np.int32(plan.exposure.of_one)
+        values = (*values[: plan.exposure.feature], known, *values[plan.exposure.feature + 1 :])
     if plan.scale is not None:  # of Hessians, which may be above 1: a row's mass is at most 1
         mass = tuple(own / plan.scale.hessian_clip for own in mass)
     noise = tuple(

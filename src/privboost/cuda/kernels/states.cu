@@ -1,12 +1,12 @@
 // Start, charges and samples of rows, and cells of their states.
 
 struct StartTask {
-  u64 minus_label, offset, state;  // int32 of rows; those that are not used: 0
+  u64 minus_label, state;  // int32 of rows; no labels that states start from: 0
   i64 middle, half, steps;
   u32 n;
 };
 
-// Reset states: minus the labels within the clipping range, rounded toward its middle; or offsets.
+// Reset states: minus the labels within the clipping range, rounded toward its middle.
 extern "C" __global__ void __launch_bounds__(1024) begin_states(const StartTask* task) {
   int* state = (int*)task->state;
   u64 stride = (u64)blockDim.x * gridDim.x;
@@ -14,7 +14,7 @@ extern "C" __global__ void __launch_bounds__(1024) begin_states(const StartTask*
     i64 below = 0;
     if (task->minus_label) below = min(max(((const int*)task->minus_label)[i] + task->middle, -task->half), task->half);
     i64 steps = (below < 0 ? -below : below) * task->steps / task->half;
-    state[i] = task->offset ? ((const int*)task->offset)[i] : (int)(below < 0 ? -steps : steps);
+    state[i] = (int)(below < 0 ? -steps : steps);
   }
 }
 

@@ -15,16 +15,26 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from privboost._core.checks import shown
 from privboost._core.grid import FULL_RANGE, LABEL_STEPS, SCORE_STEPS
 from privboost.accounting.events import Planned
 from privboost.accounting.noisy_sums import NoisySums
+from privboost.data.encoding import Encoder
+from privboost.data.features import NumericFeature
 from privboost.data.targets import NumberTarget
 from privboost.engine.queries import GRADIENT_COUNT, GRADIENT_HESSIAN, ScoreCounts, TreeSums
-from privboost.engine.updates import SetClippingRange, SetLabelBins, Start, UseLoss
+from privboost.engine.updates import (
+    AddCellValues,
+    SetClippingRange,
+    SetLabelBins,
+    Start,
+    UseLoss,
+)
 from privboost.losses.base import MOST_LINES, LogLink, LossTable, loss_of
 from privboost.mechanisms.curator import Curator
 from privboost.recipes.common.initial_score import count_rows
 from privboost.recipes.common.plan import Plan, PlanBasis
+from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import stump
 
 PASSES = 2
@@ -229,6 +239,62 @@ def label_lines(
 
 
 @dataclass(frozen=True, eq=False)
+class Exposure:
+    """The effect of an exposure: the logarithm of each bin's middle, known before any release.
+
+    Attributes
+    ----------
+    feature : int
+        The feature.
+    most : float
+        Its upper bound.
+    values : int32 array
+        The logarithm of the exposure of each code, in parts of the upper bound, in score steps.
+    """
+
+    feature: int
+    most: float
+    values: np.ndarray
+
+    @classmethod
+    def of(cls, encoder: Encoder, name: str) -> Exposure:
+        """Return the effect of a numeric feature; a missing exposure counts as the upper bound."""
+        feature = encoder.domain.feature_names.index(name)
+        declared = encoder.domain.features[feature]
+        assert isinstance(declared, NumericFeature)
+        low, high = declared.bounds
+        ends = np.concatenate([[low], np.clip(encoder.edges[feature], low, high), [high]])
+        if declared.scale == "log":
+            middles = np.sqrt(ends[1:] * ends[:-1])
+        else:
+            middles = (ends[1:] + ends[:-1]) / 2
+        logs = np.rint(np.log(np.append(middles, high) / high) * SCORE_STEPS)
+        return cls(feature, high, logs.astype(np.int32))
+
+    def publish(self, curator: Curator) -> None:
+        """Add it to the scores of all rows, which have just begun."""
+        cells = CellMap.of_feature(self.feature, np.arange(len(self.values)))
+        curator.publish(AddCellValues(cells, self.values))
+
+    @property
+    def of_one(self) -> int:
+        """The logarithm of the upper bound, in score steps."""
+        return round(math.log(self.most) * SCORE_STEPS)
+
+
+def check_exposure(name: Any, encoder: Encoder) -> None:
+    """Refuse an exposure that is no numeric feature with positive bounds, or the only feature."""
+    known = {feature.name: feature for feature in encoder.domain.features}
+    if not isinstance(name, str) or name not in known:
+        raise ValueError(f"exposure must name a feature of the domain; {shown(name)} does not")
+    feature = known[name]
+    if not isinstance(feature, NumericFeature) or not feature.bounds[0] > 0:
+        raise ValueError(f"exposure: {name!r} must be numeric, with a lower bound above 0")
+    if len(known) == 1:
+        raise ValueError("exposure: the domain has no other feature")
+
+
+@dataclass(frozen=True, eq=False)
 class LogScale:
     """Unit, lines and clips of a loss with a log link, from released values.
 
@@ -317,6 +383,7 @@ def release_log_scale(
     noise: float,
     last_noise: float,
     gradient_clip: float | None,
+    exposure: Exposure | None = None,
 ) -> tuple[LogScale, np.ndarray]:
     """Find the unit, the lines and the clips; also return the noisy count of rows, in grid steps.
 
@@ -329,11 +396,14 @@ def release_log_scale(
         in rows.
     gradient_clip : float, optional
         The clip of measurements, in units, if it is given.
+    exposure : Exposure, optional
+        What rows are exposed to: then exposures are added up in place of rows, and the unit is that
+        of the largest exposure.
 
     Privacy
     -------
     Spends the first release twice and the second once. A row adds at most one clip to the sum of
-    labels, and one to the count.
+    labels, and one to the count, or to the sum of exposures in parts of their upper bound.
     """
     target = plan.encoder.domain.target
     assert isinstance(target, NumberTarget)
@@ -346,17 +416,24 @@ def release_log_scale(
     clip = counts.clip_for(sum_noise) if by_label is not None else counts.high
     curator.publish(SetLabelBins(edges))
     curator.publish(Start(loss.line_table(labels / clip)))
-    total, rows = curator.sums(TreeSums((stump(),), 0, GRADIENT_COUNT), release)[0, 0]
+    statistics = GRADIENT_COUNT
+    if exposure is not None:
+        exposure.publish(curator)
+        statistics = GRADIENT_HESSIAN
+    total, rows = curator.sums(TreeSums((stump(),), 0, statistics), release)[0, 0]
     known = max(float(rows) * plan.count_step, 1.0)
     error = sum_noise * clip / known
     unit = max(float(total) * plan.count_step * clip / known, error, _LEAST_UNIT * counts.high)
-    unit = min(unit, counts.high)
+    unit = min(unit, counts.high / (1.0 if exposure is None else _LEAST_UNIT))
     if gradient_clip is None:
         own = counts.clip_for(noise * math.sqrt(_CELLS), _MATTERS / math.sqrt(_CELLS)) / unit
         chosen = max(own, 1.0)
     else:
         chosen = gradient_clip
     last_clip = max(counts.clip_for(last_noise), unit)
+    counted = count_rows(plan, release, np.array([rows]))
+    if exposure is not None:
+        counted = np.array([counts.rows, counts.noise * math.sqrt(len(counts.counts))])
     scale = LogScale(
         loss,
         labels / unit,
@@ -366,7 +443,7 @@ def release_log_scale(
         last_clip / unit,
         counts.spread(unit, chosen * unit) / unit**2 if by_label is not None else 1.0,
         known,
-        count_rows(plan, release, np.array([rows])),
+        counted,
         counts.beyond(last_clip) / unit,
     )
     return scale, np.array([rows])

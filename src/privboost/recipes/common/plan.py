@@ -193,6 +193,11 @@ class Plan(ABC):
         return ()
 
     @property
+    def exposure_name(self) -> str | None:
+        """Name of the feature in proportion to which labels grow, if there is one."""
+        return None
+
+    @property
     def is_exchanged(self) -> bool:
         """Whether a reserved release is replaced during training: then all of ε is reported."""
         return False
