@@ -123,6 +123,7 @@ PRODUCTS = {"bins": 6, "products": [("age", "job")]}
 RIDGES = {"ratio": (1, 1, 1), "norm_bound": 0.8}
 SAMPLED = {"subsample": 0.3}
 HESSIANS = {"candidates": "hessian", "candidate_rounds": 2}
+EXPOSED = {"loss": "poisson", "exposure": "age", "at_once": 3}
 HIGH = {"loss": "quantile", "quantile": 0.9}
 COUNTS = {"loss": "poisson", "gradient_clip": 3.0}
 OWN = [
@@ -133,6 +134,7 @@ OWN = [
     Fit("PrivBoostRegressor, absolute", "privboost", NUMBER, True, {"loss": "absolute"}),
     Fit("PrivBoostRegressor, quantile", "privboost", NUMBER, False, HIGH | {"at_once": 2}),
     Fit("PrivBoostRegressor, pure quantile", "privboost", NUMBER, False, HIGH | PURE),
+    Fit("PrivBoostRegressor, exposure", "privboost", NUMBER, True, EXPOSED),
     Fit("PrivBoostRegressor, units", "privboost", NUMBER, False, COUNTS, UNIT),
     Fit("PrivBoostRegressor, pure", "privboost", NUMBER, False, COUNTS | PURE),
     Fit("DPXGBClassifier 0", "dpxgb", CLASSES, False, HESSIANS),

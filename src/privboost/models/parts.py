@@ -49,6 +49,10 @@ class JointTable:
     output: int | None = None
     noise: np.ndarray | None = None
 
+    def twice(self) -> JointTable:
+        """Return the same effect on two outputs."""
+        return replace(self, values=self.values.repeat(2, axis=0), output=None)
+
     def _cells(self, codes: Codes) -> tuple[np.ndarray, np.ndarray]:
         """Return the cells of rows of either feature."""
         (first, second), (own, other) = self.features, self.cell_of
@@ -208,10 +212,7 @@ class ScoreParts:
         return ScoreParts(
             self.start[[0, 0]],
             tuple(tables),
-            tuple(
-                replace(pair, values=pair.values.repeat(2, axis=0), output=None)
-                for pair in self.pairs
-            ),
+            tuple(pair.twice() for pair in self.pairs),
             tuple(replace(tree, values=tree.values.repeat(2, axis=0)) for tree in self.trees),
         )
 
