@@ -248,7 +248,9 @@ def test_an_answer_that_is_remembered_cannot_be_changed():
 def test_full_blocks_at_the_clip_do_not_overflow():
     """Every row at the largest gradient in one cell: the packed sums are at their limit."""
     from privboost._core.grid import BLOCK_ROWS, WEIGHT_STEPS
+    from privboost.engine.block_kernels import PACKED_ROWS
 
+    assert BLOCK_ROWS <= PACKED_ROWS  # else a block's own sums would not fit
     layout = Layout((4, 4, 200))
     cells = CellMap.side_by_side(
         CellMap.of_feature(f, np.arange(codes)) for f, codes in enumerate(layout.n_codes)

@@ -13,10 +13,10 @@ from privboost.data.encoding import Encoder
 from privboost.data.rows import initial_states, join
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import GRADIENT_HESSIAN, TreeSums
-from privboost.engine.updates import AddCellValues, Charge, OpenBudgets, Price, Start
+from privboost.engine.updates import AddCellValues, Charge, OpenBudgets, Price, Start, UseLoss
 from privboost.losses.logistic import LOGISTIC
 from privboost.losses.squared import SQUARED_NUMBER
-from privboost.mechanisms.individual_filter import charge_table
+from privboost.mechanisms.individual_filter import Payments, charge_table
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import stump
 from tests.hostile import HostileBackend
@@ -216,3 +216,33 @@ def test_charges_need_budgets():
     backend.apply(Start(loss))
     with pytest.raises(RuntimeError, match="OpenBudgets"):
         backend.apply(Charge(0))
+
+
+class Log:
+    """A backend that notes its updates."""
+
+    def __init__(self):
+        self.updates = []
+
+    def apply(self, update):
+        self.updates.append(update)
+
+
+def test_a_replayed_log_is_priced_by_its_last_loss():
+    """The loss may change on the way: a price by the first one would be too low."""
+    budget, event = BUDGETS[0]
+    query = TreeSums((stump(),))
+    narrow, wide = LOGISTIC.table(1.0, 0.25), LOGISTIC.table(0.1, 0.05)
+    log = [Start(narrow), OpenBudgets(), UseLoss(wide)]
+    backend = Log()
+    payments = Payments(backend, weighted=False)
+    payments.replay(log, [budget])
+    payments.charge_rows(query, event)
+    assert backend.updates[:3] == log
+    (price,) = (update for update in backend.updates if isinstance(update, Price))
+    wanted, too_low = (
+        charge_table(budget, event, loss, GRADIENT_HESSIAN, weighted=False)
+        for loss in (wide, narrow)
+    )
+    np.testing.assert_array_equal(price.tables[0], wanted)
+    assert (too_low < wanted).any()

@@ -133,3 +133,12 @@ def test_an_event_that_promises_less_is_refused_before_it_is_charged():
     with pytest.raises(ValueError, match="some lambda"):
         curator.laplace_means(LEAF, 0, honest)
     assert curator.laplace_means(LEAF, added, honest).shape == (1, 1)
+
+
+def test_noise_that_is_too_large_is_refused_before_the_rows_are_asked():
+    added = lambda_steps(0.1)
+    vast = release(added, noise=2.0**25)
+    curator, _ = curator_of([[[0, 0]]], vast, 1, Contribution())
+    curator._backend = None
+    with pytest.raises(ValueError, match="noise scales"):
+        curator.laplace_means(LEAF, added, vast)

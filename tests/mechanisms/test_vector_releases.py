@@ -95,6 +95,14 @@ def test_the_smallest_eigenvalue_is_noisy():
     assert found.mean() == pytest.approx(2**40, abs=4 * sigma / np.sqrt(800))
 
 
+def test_noise_that_is_too_large_is_refused_before_the_rows_are_asked():
+    vast = replace(LEAST, noise=2.0**15)
+    curator, rows = curator_for(Planned(vast, 1))
+    with pytest.raises(ValueError, match="noise scales"):
+        curator.least_eigenvalue(MATRIX, vast)
+    assert rows.asked == 0
+
+
 def test_all_is_charged_once_and_before():
     curator, rows = curator_for(Planned(GRADIENTS, 1), Planned(GRAM, 1))
     curator.linear(VECTOR, GRADIENTS)

@@ -111,6 +111,47 @@ def test_only_the_curator_joins_sums_and_noise():
     assert outside == {"mechanisms.curator"}
 
 
+def test_only_the_curator_selects():
+    outside = {
+        each for each in importers_of("randomness.selection") if package_of(each) != "randomness"
+    }
+    assert outside == {"mechanisms.curator"}
+
+
+ROWS = re.compile(r"(backend|session|shard|worker|_held\(\))$", re.IGNORECASE)
+"""Expressions that stand for what holds rows."""
+BACKENDS = {"engine", "cuda", "distributed"}
+"""Packages of backends, which pass the curator's queries on."""
+
+
+def asks_rows(tree):
+    """Whether code uses `sum` or `tally` of what holds rows: their exact answers."""
+    return any(
+        isinstance(node, ast.Attribute)
+        and node.attr in ("sum", "tally")
+        and ROWS.search(ast.unparse(node.value))
+        for node in ast.walk(tree)
+    )
+
+
+def test_only_curators_ask_rows():
+    """The federation's curator asks its parties, and a party's curator the party's own rows."""
+    asking = {module for module in MODULES if asks_rows(tree_of(module))}
+    curators = {"mechanisms.curator", "mechanisms.public_curator"}
+    federated = {"federated.coordinator", "federated.party_curator"}
+    outside = {module for module in asking if package_of(module) not in BACKENDS}
+    assert outside == curators | federated
+    assert {package_of(module) for module in asking - outside} == BACKENDS
+
+
+@pytest.mark.parametrize(
+    "code", ["curator._backend.sum(query)", "ask = run.backend.tally", "held.shard.sum(query)"]
+)
+def test_a_recipe_that_asked_rows_would_be_found(code):
+    assert asks_rows(ast.parse(code))
+    assert not asks_rows(ast.parse("curator.sums(query, event), counts.sum(axis=0)"))
+
+
 def test_one_way_leads_to_sums_without_noise():
     assert importers_of("mechanisms.public_curator") == {"estimators.public_rows"}
 

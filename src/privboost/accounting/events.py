@@ -33,8 +33,8 @@ class Event(ABC):
     what : str
         Description of the released values.
     noise : float
-        Amount of noise relative to the sensitivity, as the mechanism defines it; calibration
-        multiplies it.
+        Noise multiplier: the amount of noise relative to the sensitivity, as the mechanism defines
+        it (1/ε where it has an ε); calibration multiplies it.
     relation : Relation
         Neighbouring relation.
     """

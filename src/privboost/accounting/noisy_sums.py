@@ -99,9 +99,9 @@ class NoisySums(Event):
 
 @dataclass(frozen=True)
 class GaussianRelease(NoisySums):
-    """A vector of integer sums with discrete Gaussian noise, leaf-balanced between statistics.
+    """A vector of integer sums with discrete Gaussian noise.
 
-    Each statistic of the vector has a share of the release; its noise has the scale
+    Its statistics divide the sensitivity by `shares`: the noise of each has the scale
     z · steps · √cells / √share, so that one protected unit moves the whitened vector by at most
     1/z: the release is (1/z)-Gaussian-DP but for the slack of the integer grid.
 

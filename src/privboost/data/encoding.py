@@ -133,7 +133,7 @@ class Encoder(DeclaredState):
         names = self.domain.feature_names
         table = open_table(data, names, every_line=True)
         check_columns_present(table, names)
-        none = act(self.code(next(table.batches(names, 1))))
+        none = act(self.code(table.no_rows(names)))
 
         def work(piece: Piece) -> list[_T]:
             return [act(self.code(batch)) for batch in piece.batches() if len(batch[names[0]])]

@@ -31,7 +31,7 @@ class StreamedTable(Table):
         return False
 
     @abstractmethod
-    def _no_rows(self, names: Sequence[str]) -> Batch:
+    def no_rows(self, names: Sequence[str]) -> Batch:
         """Return the named columns without rows."""
 
     @abstractmethod
@@ -43,7 +43,7 @@ class StreamedTable(Table):
         """Count the rows; may raise any exception."""
 
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
-        yield self._no_rows(names)
+        yield self.no_rows(names)
         readable = True
         try:
             yield from self._read(names, rows)
@@ -80,7 +80,7 @@ class DatasetTable(StreamedTable):
         self._dataset = dataset
         self.columns = unique(dataset.schema.names)
 
-    def _no_rows(self, names: Sequence[str]) -> Batch:
+    def no_rows(self, names: Sequence[str]) -> Batch:
         schema = self._dataset.schema
         return {name: pa.array([], schema.field(name).type) for name in names}
 
@@ -117,8 +117,8 @@ class LazyTable(StreamedTable):
         self._frame, self._empty = frame, FrameTable(nw.from_native(no_rows, eager_only=True))
         self.columns = self._empty.columns
 
-    def _no_rows(self, names: Sequence[str]) -> Batch:
-        return next(self._empty.batches(names, 1))
+    def no_rows(self, names: Sequence[str]) -> Batch:
+        return self._empty.no_rows(names)
 
     def _read(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
         chosen = self._frame.select(names)

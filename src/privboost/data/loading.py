@@ -350,7 +350,7 @@ def check_schema(loader: Loader, table: Table) -> str:
     Returns the type of the unit column (see `unit_kind`); "any" without one, and for a
     text file, whose values are all strings.
     """
-    batch = next(table.batches(loader.columns, 1))
+    batch = table.no_rows(loader.columns)
     loader.read(batch, 0)
     if loader.unit is None:
         return "any"

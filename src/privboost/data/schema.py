@@ -94,7 +94,7 @@ def make_skeleton(
     if target in skipped:
         raise SchemaError(f"the target {target!r} cannot be left out, nor be the unit")
     names = [name for name in table.columns if name not in skipped]
-    batch = next(table.batches(names, 1), {})
+    batch = table.no_rows(names)
     kinds = {name: _kind(batch[name], name, table.is_text) for name in names}
     features = [name for name in names if name != target]
     for name in (*features, target):
@@ -207,7 +207,7 @@ def compare(parts: Parts, table: Table) -> Comparison:
     """Compare the readable parts of a domain with a table's schema. No row is read."""
     named = parts.columns
     there = [name for name in named if name in table.columns]
-    batch = next(table.batches(there, 1), {}) if there else {}
+    batch = table.no_rows(there) if there else {}
     readers: list[tuple[str, Callable[[Column], Any]]] = [(f.name, f.read) for f in parts.features]
     if parts.target is not None:
         readers.append((parts.target.name, parts.target.code))

@@ -272,7 +272,7 @@ def check_weight_column(table: Table, name: str) -> None:
     weight 0.
     """
     names = list(dict.fromkeys([table.columns[0], name]))
-    column = next(table.batches(names, 1))[name]
+    column = table.no_rows(names)[name]
     read_numbers(column, "sample_weight")
     if not table.is_text and holds_text(column):
         raise SchemaError("column 'sample_weight' holds text, but weights are numbers")

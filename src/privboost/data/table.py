@@ -74,6 +74,10 @@ class Table(ABC):
         The first batch has no rows: it shows the columns' types, which no value can change.
         """
 
+    def no_rows(self, names: Sequence[str]) -> Batch:
+        """Return the named columns without rows, with their types. No row is read."""
+        return next(self.batches(names, 1))
+
     @abstractmethod
     def count_rows(self) -> int:
         """Return the number of rows; private unless declared public."""
@@ -103,7 +107,7 @@ class RemoteTable(Table):
 
     @abstractmethod
     def no_rows(self, names: Sequence[str]) -> Batch:
-        """Return the named columns without rows, with their types."""
+        """Return the named columns without rows, with their types. No row is read."""
 
     @abstractmethod
     def open_backend(self, loads: Sequence[Any]) -> Any:

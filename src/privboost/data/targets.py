@@ -41,7 +41,7 @@ class CodedLabels(NamedTuple):
     Attributes
     ----------
     label : uint8 array
-        The class (0 for any number), or `losses.UNKNOWN_LABEL`.
+        The class (0 for any number), or `losses.base.UNKNOWN_LABEL`.
     minus_label : int32 array or None
         Minus the number, in `grid.LABEL_STEPS` of half the width of its bounds, on the scale on
         which errors count; None for classes.
@@ -87,7 +87,7 @@ class BaseTarget(DeclaredState, ABC):
 
     @abstractmethod
     def middle_and_half(self, span: tuple[int, int] = FULL_RANGE) -> tuple[float, float]:
-        """Return the meaning of a score of 0, and of the difference of 1 between scores.
+        """Return the intercept and slope that turn a score into a label on the declared scale.
 
         Scores from −1 to 1 stand for the labels in `span`, in `grid.LABEL_STEPS`.
         """

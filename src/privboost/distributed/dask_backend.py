@@ -397,7 +397,7 @@ class DaskTable(RemoteTable):
 
     def no_rows(self, names: Sequence[str]) -> Batch:
         """Return the named columns as the frame declares them."""
-        return next(self._empty.batches(names, 1))
+        return self._empty.no_rows(names)
 
     def count_rows(self) -> int:
         """Return the number of rows."""

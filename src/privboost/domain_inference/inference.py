@@ -217,7 +217,7 @@ def plan_inference(
         check_text(name, "a column's name")
     unknown = [name for name in features if name not in known]
     judged = {*features, target} | ({unit.column} if unit else set())
-    batch = next(table.batches([name for name in table.columns if name in judged], 1), {})
+    batch = table.no_rows([name for name in table.columns if name in judged])
     kinds = {
         name: column_kind(batch[name], name) for name in unknown if name not in declared
     } | declared
@@ -311,7 +311,9 @@ def _release(
     if plan.strings:
         event = next(events)
         assert isinstance(event, ThresholdRelease)
-        values = _read_values(plan, curator.threshold(event, stream.child("values")))
+        values = _read_values(
+            plan, curator.threshold(len(plan.strings), event, stream.child("values"))
+        )
     if plan.target_name in values:
         released = _classes(values[plan.target_name], plan.kinds[plan.target_name])
         if len(released) < 2:

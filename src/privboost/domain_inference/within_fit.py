@@ -165,7 +165,7 @@ class DomainInference:
             return
         # Attached labels are read together with at least one column of the table.
         read = dict.fromkeys([self.table.columns[0], self.target])
-        column = next(self.table.batches([*read], 1), {}).get(self.target)
+        column = self.table.no_rows([*read]).get(self.target)
         if column is None:
             return
         what, classes = f"column {self.target!r} of the target holds", self.task == "classes"

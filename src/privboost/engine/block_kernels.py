@@ -27,7 +27,9 @@ from privboost.engine.kernels import (
 from privboost.trees.kernels import count_leaves, route_rows
 
 PACKED_ROWS = 2**15 - 1
-"""Rows whose sums fit into packed pairs: see `engine.kernels.add_pairs_packed`."""
+"""Rows whose sums fit into packed pairs: see `engine.kernels.add_pairs_packed`.
+
+A block, which has at most `grid.BLOCK_ROWS` rows, must not have more."""
 STRIDE = 4096
 """Rows whose statistics are looked up before they are added: they stay in the processor's cache."""
 
@@ -489,7 +491,7 @@ def sum_by_node(
     n_joint, buffer = joint_slots.size, buffers[number]
     pairs = buffer[:_MOST_ROWS]
     numbers = buffer[_MOST_ROWS : 2 * _MOST_ROWS].view(np.uint32)
-    own_rows, start = numbers[:_MOST_ROWS], numbers[_MOST_ROWS:]
+    own_rows, node_start = numbers[:_MOST_ROWS], numbers[_MOST_ROWS:]
     rest, middle = buffer[2 * _MOST_ROWS :], nodes * cells
     packed = rest[:middle].reshape((nodes, cells))
     joint_packed = rest[middle : middle + nodes * joint_cells].reshape((nodes, joint_cells))
@@ -519,7 +521,7 @@ def sum_by_node(
             joint_cell_of,
             joint_first,
             own_rows,
-            start,
+            node_start,
             pairs,
             packed,
             joint_packed,

@@ -19,7 +19,7 @@ LANES = 4
 
 @inlined
 def _table_columns(state, size, shift):
-    """Return each row's column in a loss table, in a loop of its own, which LLVM vectorises."""
+    """Return each row's score bin (column of the table), in a loop that LLVM vectorises."""
     half, top = np.int32(size // 2), np.int32(size - 1)
     columns = np.empty(state.size, dtype=np.uint32)
     for i in range(np.uint64(state.size)):
@@ -185,7 +185,7 @@ def sum_block_by_node(
     joint_cell_of,
     joint_first,
     rows,
-    start,
+    node_start,
     pairs,
     packed,
     joint_packed,
@@ -201,8 +201,8 @@ def sum_block_by_node(
     narrow, narrow_slots, narrow_cell_of, narrow_first, and so on
         Codes, which of the columns to add up, the cell of each code, column after column, and where
         those of each begin; joint columns have sums of their own.
-    rows, start, pairs : uint32, uint32 and int64 arrays
-        Memory for the chosen rows, where each one's node begins, and its packed pair.
+    rows, node_start, pairs : uint32, uint32 and int64 arrays
+        Memory for the chosen rows, the first cell of each one's node, and its packed pair.
     packed, joint_packed : int64 arrays of shape (nodes, cells)
         Memory for a block's sums, packed: without weights they stay below 2³¹.
     out, joint_out : int64 arrays of shape (nodes, cells, 2)
@@ -211,7 +211,7 @@ def sum_block_by_node(
     for i in range(np.uint64(node.size)):
         rows[found] = i
         found += np.uint64(chosen[node[i]])
-    rows, start, pairs = rows[:found], start[:found], pairs[:found]
+    rows, node_start, pairs = rows[:found], node_start[:found], pairs[:found]
     half, top = np.int32(size // 2), np.int32(size - 1)
     for k in range(found):
         row = rows[k]
@@ -222,59 +222,61 @@ def sum_block_by_node(
         if active is not None:
             pair &= -np.int64(active[row])
         pairs[k] = pair
-    _start_of_nodes(node, rows, start, out)
+    _start_of_nodes(node, rows, node_start, out)
     if weight is not None:
         _sum_pairs_by_node(
-            rows, start, pairs, narrow, narrow_slots, narrow_cell_of, narrow_first, out
+            rows, node_start, pairs, narrow, narrow_slots, narrow_cell_of, narrow_first, out
         )
-        _sum_pairs_by_node(rows, start, pairs, wide, wide_slots, wide_cell_of, wide_first, out)
+        _sum_pairs_by_node(rows, node_start, pairs, wide, wide_slots, wide_cell_of, wide_first, out)
     else:
         _clear(packed, chosen)
         flat = packed.reshape(-1)
         _sum_packed_by_node(
-            rows, start, pairs, narrow, narrow_slots, narrow_cell_of, narrow_first, flat
+            rows, node_start, pairs, narrow, narrow_slots, narrow_cell_of, narrow_first, flat
         )
-        _sum_packed_by_node(rows, start, pairs, wide, wide_slots, wide_cell_of, wide_first, flat)
+        _sum_packed_by_node(
+            rows, node_start, pairs, wide, wide_slots, wide_cell_of, wide_first, flat
+        )
         _unpack(packed, chosen, out)
     if joint_out.size:
-        _start_of_nodes(node, rows, start, joint_out)
+        _start_of_nodes(node, rows, node_start, joint_out)
         if weight is not None:
             _sum_pairs_by_node(
-                rows, start, pairs, joint, joint_slots, joint_cell_of, joint_first, joint_out
+                rows, node_start, pairs, joint, joint_slots, joint_cell_of, joint_first, joint_out
             )
         else:
             _clear(joint_packed, chosen)
             flat = joint_packed.reshape(-1)
             _sum_packed_by_node(
-                rows, start, pairs, joint, joint_slots, joint_cell_of, joint_first, flat
+                rows, node_start, pairs, joint, joint_slots, joint_cell_of, joint_first, flat
             )
             _unpack(joint_packed, chosen, joint_out)
 
 
 @inlined
-def _sum_packed_by_node(rows, start, pairs, columns, slots, cell_of, first, out):
+def _sum_packed_by_node(rows, node_start, pairs, columns, slots, cell_of, first, out):
     """Add up packed pairs, for two columns at a time."""
     for c in range(0, slots.size, 2):
         ids, cells = columns[slots[c]], cell_of[first[c] :]
         if c + 1 == slots.size:
             for k in range(np.uint64(rows.size)):
-                out[np.uint64(start[k] + cells[ids[rows[k]]])] += pairs[k]
+                out[np.uint64(node_start[k] + cells[ids[rows[k]]])] += pairs[k]
             continue
         next_ids, next_cells = columns[slots[c + 1]], cell_of[first[c + 1] :]
         for k in range(np.uint64(rows.size)):
             row, pair = rows[k], pairs[k]
-            out[np.uint64(start[k] + cells[ids[row]])] += pair
-            out[np.uint64(start[k] + next_cells[next_ids[row]])] += pair
+            out[np.uint64(node_start[k] + cells[ids[row]])] += pair
+            out[np.uint64(node_start[k] + next_cells[next_ids[row]])] += pair
 
 
 @inlined
-def _sum_pairs_by_node(rows, start, pairs, columns, slots, cell_of, first, out):
+def _sum_pairs_by_node(rows, node_start, pairs, columns, slots, cell_of, first, out):
     """Add up pairs, each statistic in its own int64."""
     flat = out.reshape(-1)
     for c in range(slots.size):
         ids, cells = columns[slots[c]], cell_of[first[c] :]
         for k in range(np.uint64(rows.size)):
-            at = np.uint64(start[k] + cells[ids[rows[k]]]) << np.uint64(1)
+            at = np.uint64(node_start[k] + cells[ids[rows[k]]]) << np.uint64(1)
             flat[at] += pairs[k] >> 32
             flat[at + np.uint64(1)] += pairs[k] & 0xFFFFFFFF
 
@@ -296,11 +298,11 @@ def _unpack(packed, chosen, out):
 
 
 @inlined
-def _start_of_nodes(node, rows, start, out):
+def _start_of_nodes(node, rows, node_start, out):
     """Write the index of the first cell of each row's node, over all nodes' cells."""
     stride = np.uint32(out.shape[1])
     for k in range(np.uint64(rows.size)):
-        start[k] = np.uint32(node[rows[k]]) * stride
+        node_start[k] = np.uint32(node[rows[k]]) * stride
 
 
 @compiled

@@ -1,6 +1,6 @@
 """Look-ups: how the kernels of a CPU shard read what a row adds off the table of a loss.
 
-An entry is at the line of the row's kind, or of the bin of its label, and the column of its score.
+An entry is at the line of the row's kind, or of its label's bin, and the score bin of its state.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from privboost.losses.base import (
 
 LookUp = tuple[np.ndarray, np.ndarray, int, np.int32]
 """The first entry of each label's line (uint32), the table of packed pairs of statistics (int64,
-of length lines · size), the entries of a line, and the bits by which scores are shifted right to
-give the column."""
+of length lines · size), the score bins of a line, and the bits by which scores are shifted right to
+give the bin."""
 
 
 class Statistics(NamedTuple):

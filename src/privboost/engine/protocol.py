@@ -124,7 +124,7 @@ class ShardState:
         raise ValueError("this update is not allowed here")
 
     def start(self, loss: LossTable | None, n_outputs: int) -> None:
-        """Reset the scores of all rows, and use a loss from now on."""
+        """Reset states to score 0, less the label of a number; use a loss from now on."""
         self.refuse()
 
     def use_loss(self, loss: LossTable) -> None:

@@ -224,10 +224,11 @@ class NodeHistograms(SumQuery, tag="NodeHistograms"):
 
 @dataclass(frozen=True, eq=False)
 class ScoreCounts(SumQuery, tag="ScoreCounts"):
-    """Counts of rows by score and class; right after a start, by target.
+    """Counts of rows by state and class.
 
-    Rows count with their weights; rows with an unknown label do not count. The score of a row with
-    a numeric label starts at minus its scaled label.
+    The state of a class is the row's score. Right after a `Start` the state of a number is minus
+    its label, so these are counts by label. Rows count with their weights; rows with an unknown
+    label do not count.
 
     Attributes
     ----------

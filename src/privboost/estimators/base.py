@@ -123,12 +123,13 @@ class PrivateEstimator(BaseEstimator, ABC):
 
         Privacy
         -------
-        Spends the whole budget (`epsilon`, `delta`) on these rows; `privacy_` itemises it. All
-        is reserved before a row is read. A second `fit` on the same rows spends it again, even if
-        the first one failed after its reservation: `privacy_` then names that one too. Steps that
-        were fitted to the rows before (a scaler, an imputer), and parameters that were chosen by
-        exact scores on them (a grid search), are not covered at any ε. With `public_rows=True` it
-        spends nothing and protects nothing.
+        Spends the whole budget (`epsilon`, `delta`) on these rows; `privacy_` itemises it. Nothing
+        is read before it is reserved; without a domain, inference is reserved and made first, and
+        training is planned after it. A second `fit` on the same rows spends the budget again, even
+        if the first one failed after its reservation: `privacy_` then names that one too. Steps
+        that were fitted to the rows before (a scaler, an imputer), and parameters that were chosen
+        by exact scores on them (a grid search), are not covered at any ε. With `public_rows=True`
+        it spends nothing and protects nothing.
 
         Warns
         -----
@@ -148,7 +149,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         return self
 
     def _prepare(self, X: Any, y: Any, sample_weight: Any) -> Preparation:
-        """Return the preparation of a run on these rows."""
+        """Open the table, and choose the kind of preparation that it needs."""
         self._budget()  # the first parameter that is checked
         X = open_table(X, self.backend)
         kind = X.preparation(self) if isinstance(X, RemoteTable) else None
@@ -157,7 +158,10 @@ class PrivateEstimator(BaseEstimator, ABC):
     def _stages(
         self, X: Any, y: Any, sample_weight: Any, count: Callable[[], int], kind: Any = None
     ) -> Preparation:
-        """Return the preparation of a run; `count` returns the number of rows, if it is public."""
+        """Check the arguments, and collect them in a preparation.
+
+        `count` returns the number of rows, for a recipe to which it is public.
+        """
         bound = self._weight_bound(sample_weight)
         given = FitArguments(X, y, sample_weight, bound, self._class_weight(), self._classes())
         if kind is None:

@@ -124,9 +124,10 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):
         Privacy
         -------
         Spends the whole budget (`epsilon`, `delta`) on these rows, where neighbours replace one of
-        them; `privacy_` lists the releases. The budget is reserved before a value is read; rows are
-        counted before, where defaults of `n_estimators` or `density` follow their number. Earlier
-        fits to the rows, and parameters that exact scores on them chose, are not covered at any ε.
+        them; `privacy_` lists the releases. No value is read before its release is reserved; rows
+        are counted before, where defaults of `n_estimators` or `density` follow their number.
+        Earlier fits to the rows, and parameters that exact scores on them chose, are not covered at
+        any ε.
         """
         super().fit(X, y)
         return self

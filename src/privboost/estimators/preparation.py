@@ -1,7 +1,8 @@
-"""Stages from parameters and a table to a run: all is checked and reserved before a row is read.
+"""Stages from parameters and a table to a run: nothing is read off the rows before it is reserved.
 
 `Preparation.run` leads through the stages: the domain, the plan with its noise, the table's schema,
-and the reservation of the whole plan in the ledger. A `Run` is what comes out: ready to read rows.
+and the reservation of the whole plan in the ledger. Without a domain, its inference is reserved and
+made first; training is planned after it. A `Run` is what comes out: ready to train.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class DomainAndBudget:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A prepared run: everything is reserved, and no row has been read."""
+    """A prepared run: all of training is reserved, and no row was read for it."""
 
     run_settings: RunSettings
     plan: Plan
@@ -143,7 +144,7 @@ class Preparation:
     domain, and a plan of training on a stand-in domain.
     """
 
-    _run: type[Run] = Run
+    _run_type: type[Run] = Run
 
     def __init__(
         self,
@@ -156,7 +157,7 @@ class Preparation:
         self._make_plan, self._inference = make_plan, inference
 
     def run(self) -> Run:
-        """Check everything, and reserve the whole plan; return the run, which may read rows."""
+        """Check everything, and reserve the whole plan; return the run, which is yet to train."""
         self.warn()
         domain_and_budget = self.domain_and_budget()
         plan = self.plan(domain_and_budget)
@@ -168,7 +169,7 @@ class Preparation:
                 warnings.warn(message, DataConversionWarning, stacklevel=3)
         ledger = self.reserve(domain_and_budget, plan)
         own, load = self.assumptions(domain_and_budget, plan), Load(loader, table)
-        return self._run(
+        return self._run_type(
             self.run_settings,
             plan,
             ledger,
@@ -239,7 +240,7 @@ class Preparation:
         return plan
 
     def rows(self, plan: Plan) -> tuple[Any, Table]:
-        """Return the loader of rows, and the table."""
+        """Return the loader of rows, and the table; no row is read."""
         encoder, given = plan.encoder, self.given
         source, roles = open_source(encoder.domain, given.X, given.y, given.sample_weight)
         rule = UnitRule.of(encoder.domain.unit, self.keys.child("units"))
@@ -277,7 +278,7 @@ class Preparation:
         return ledger
 
     def alone(self) -> str:
-        """Return the assumption about other releases of the same rows."""
+        """Return the assumption whether this run is alone: about other releases of these rows."""
         account = self.run_settings.account
         if account is None:
             return (

@@ -42,7 +42,7 @@ class PublicRun(Run):
 class PublicPreparation(Preparation):
     """Preparation of a run on public rows: nothing is learned, and nothing reserved."""
 
-    _run = PublicRun
+    _run_type = PublicRun
 
     def __init__(self, run_settings: RunSettings, *stages: Any) -> None:
         domain = run_settings.domain

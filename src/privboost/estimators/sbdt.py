@@ -72,7 +72,7 @@ class SBDTEstimator(StreamEstimator):
 
     def _go_on(self, run: Run, curator: Curator, before: TreeScores) -> TreeScores:
         assert isinstance(run.plan, SBDTPlan)
-        generator = public_generator(run.keys.child("structures"))
+        generator = public_generator(run.public_choices())
         return add_trees(curator, run.plan, generator, before, rounds_bar(bool(self.verbose)))
 
 

@@ -15,7 +15,7 @@ from privboost._core.errors import FederationError
 from privboost._core.grid import Contribution
 from privboost.accounting.events import Event, Planned, SampledGroup
 from privboost.accounting.ledger import Ledger
-from privboost.accounting.noisy_sums import GaussianRelease, GramRelease, NoisySums
+from privboost.accounting.noisy_sums import GramRelease, NoisySums
 from privboost.engine.queries import GramSums, Query
 from privboost.engine.updates import Charge, Price, Update
 from privboost.federated.aggregation import Dealt, ServerRounds
@@ -189,7 +189,7 @@ class Session:
         if not isinstance(update, Price | Charge):
             self.note({"update": byte_array(update.to_bytes())})
 
-    def exchange(self, reserved: GaussianRelease, releases: Sequence[Planned]) -> None:
+    def exchange(self, reserved: NoisySums, releases: Sequence[Planned]) -> None:
         """Send the parties the releases that replace a reserved one."""
         number = self.catalogue.number(reserved)
         self.note({"exchange": number, "releases": write_releases(releases)})
@@ -389,7 +389,7 @@ class FederatedCurator(Curator):
         super().__init__(session, ledger, stream, contribution)
         self._session = session
 
-    def exchange(self, reserved: GaussianRelease, releases: Sequence[Planned]) -> None:
+    def exchange(self, reserved: NoisySums, releases: Sequence[Planned]) -> None:
         """Replace a reserved release by Gaussian ones, here and at each party."""
         super().exchange(reserved, releases)
         self._session.exchange(reserved, releases)

@@ -210,7 +210,7 @@ class FederatedRun(Run):
 class FederatedPreparation(Preparation):
     """The stages of an estimator's fit across the parties of a federation."""
 
-    _run = FederatedRun
+    _run_type = FederatedRun
 
     def __init__(self, federation: Any, estimator: Any, *stages: Any) -> None:
         super().__init__(*stages)

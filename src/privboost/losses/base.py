@@ -48,7 +48,7 @@ class LossTable:
         In steps, `CLIP_STEPS` a clip; see the module's docstring for the lines, of which the last
         is that of unknown labels.
     shift : int
-        Bits by which scores are shifted right to give the column of the table.
+        Bits by which scores are shifted right to give the score bin, a column of the table.
     taking_part : bool array of shape (lines, size), optional
         Rows that count; by default all of a known label.
     """
@@ -80,7 +80,7 @@ class LossTable:
 
     @property
     def size(self) -> int:
-        """The columns of the table, each of an interval of scores."""
+        """The number of score bins: the columns of the table, each of an interval of scores."""
         return int(self.gradient.shape[1])
 
     @property
@@ -105,7 +105,7 @@ class Loss(ABC):
     name : str
         Name in parameters and reports, unique for each target.
     limit : int
-        Scores beyond ± this have the derivatives there; a power of two.
+        Scores are clipped to ± this before look-up; a power of two.
     curvature : float
         Half the largest second derivative (for one without, a like number): a guess of its mean
         over rows, by which BoostedAdaSSP estimates how much noise of earlier rounds is left.
@@ -201,11 +201,11 @@ class Loss(ABC):
 
     @property
     def _width(self) -> int:
-        """The width of a column, in score steps; a power of two."""
+        """The width of a score bin, in score steps; a power of two."""
         return 2 * self.limit * SCORE_STEPS // _SIZE
 
     def _scores(self) -> np.ndarray:
-        """Return the score in the middle of each column."""
+        """Return the score in the middle of each bin."""
         return (np.arange(_SIZE) - _SIZE // 2 + 0.5) * self._width / SCORE_STEPS
 
     def _tabulate(self, gradient: list[np.ndarray], hessian: list[np.ndarray]) -> LossTable:

@@ -27,7 +27,7 @@ from privboost.accounting.noisy_sums import (
 from privboost.data.design_matrix import Terms
 from privboost.engine.backend import Backend
 from privboost.engine.queries import GramSums, LinearSums, Query, SumQuery, TreeSums
-from privboost.engine.updates import SetClippingRange, SetTerms, Start, Update, UseLoss
+from privboost.engine.updates import SetClippingRange, SetTerms, Update
 from privboost.mechanisms.individual_filter import Payments
 from privboost.mechanisms.sensitivity import (
     check_noisy,
@@ -36,6 +36,7 @@ from privboost.mechanisms.sensitivity import (
     eigenvalue_bound,
     exact_means,
     means_bound,
+    texts_bound,
 )
 from privboost.mechanisms.utilities import Utility, scores_query_cells
 from privboost.randomness.keystream import KeyStream
@@ -57,7 +58,8 @@ class Curator:
     ledger : Ledger
         Records each event before its value is released.
     stream : KeyStream
-        Randomness; each release has a child stream of its own.
+        Randomness; each release has a child stream of its own (but for `threshold`, whose
+        caller passes one).
     contribution : Contribution
         Bound of one protected unit's contribution; the rows were bounded accordingly.
     part : float
@@ -92,8 +94,7 @@ class Curator:
     def publish(self, update: Update) -> None:
         """Send released values to the rows, so that their state follows the model."""
         update = update.frozen()  # it cannot change once checked
-        if isinstance(update, Start | UseLoss):
-            self._payments.use(update.loss)
+        self._payments.note_loss(update)
         if isinstance(update, SetTerms):
             self._terms = update.terms
         if isinstance(update, SetClippingRange):
@@ -147,10 +148,10 @@ class Curator:
         """
         check_sensitivity(means_bound(query, added, self._contribution), event)
         stream = self._charge_event(event)
+        shape = query.shape[:-1]
+        noise = self._draw(event, np.full(math.prod(shape), event.sampler_scales[0]), stream)
         sampled = self._sampled(query, event.sampling_rate, stream)
-        means = exact_means(self._exact(sampled, event), added)
-        noise = self._draw(event, np.full(means.size, event.sampler_scales[0]), stream)
-        noisy: np.ndarray = means + noise.reshape(means.shape)
+        noisy: np.ndarray = exact_means(self._exact(sampled, event), added) + noise.reshape(shape)
         return noisy
 
     def select(self, query: SumQuery, utility: Utility, event: Selection) -> np.ndarray:
@@ -224,20 +225,32 @@ class Curator:
         self._check_terms(query)
         check_sensitivity(eigenvalue_bound(query, self._contribution), event)
         stream = self._charge_event(event)
+        noise = self._draw(event, event.scales, stream)[0]
         exact = np.linalg.eigvalsh(self._exact(query, event).astype(np.float64))[0]
-        noise = SAMPLERS[event.sampler](event.scales, stream)[0]
         return int(np.rint(exact)) + int(noise)
 
-    def threshold(self, event: ThresholdRelease, stream: KeyStream) -> list[bytes]:
-        """Release the strings whose noisy counts exceed a threshold (see `noisy_threshold`).
+    def threshold(self, columns: int, event: ThresholdRelease, stream: KeyStream) -> list[bytes]:
+        """Release the texts of some columns whose noisy counts exceed a threshold.
+
+        `stream` keys the noise of each text: see `noisy_threshold`. Texts of other columns than the
+        first `columns` are left out, whatever the backend counts.
 
         Privacy
         -------
-        Spends `event`, which is recorded first. Sensitivity: a unit adds `event.steps` to each of
-        `event.cells` counts. Mechanism: discrete Gaussian noise and a threshold. Event:
-        `ThresholdRelease`.
+        Spends `event`, which is recorded first. Sensitivity: `texts_bound`, by one text of a row in
+        each column. Mechanism: discrete Gaussian noise and a threshold. Event: `ThresholdRelease`.
         """
-        return noisy_threshold(self._backend.tally, event, self._ledger, stream)
+        check_sensitivity(texts_bound(columns, self._contribution), event)
+        self._check_no_group()
+        if self._payments.are_open:
+            raise ValueError("rows have budgets: only Gaussian releases charge them")
+        own = {b"%d" % column for column in range(columns)}
+
+        def tally() -> Mapping[bytes, int]:
+            counts = self._backend.tally()
+            return {key: count for key, count in counts.items() if key.partition(b" ")[0] in own}
+
+        return noisy_threshold(tally, event, self._ledger, stream)
 
     def open_budget(self, budget: IndividualBudget) -> None:
         """Open an individual budget for each row of the newest cohort; rows pay from now on.
@@ -273,14 +286,14 @@ class Curator:
         for budget, used in budgets:
             self._ledger.adopt(budget, used)
 
-    def exchange(self, reserved: GaussianRelease, releases: Sequence[Planned]) -> None:
-        """Replace a reserved Gaussian release that was not made by other Gaussian releases.
+    def exchange(self, reserved: NoisySums, releases: Sequence[Planned]) -> None:
+        """Swap a reserved Gaussian release, not yet made, for other Gaussian releases.
 
-        The replacement may depend on all earlier releases.
+        The new ones may depend on all earlier releases.
 
         Privacy
         -------
-        Spends nothing. The total μ² of the releases is at most that of the placeholder, so that
+        Spends nothing. The total μ² of the releases is at most that of the reserved one, so that
         the cost of the whole run is that of its plan.
         """
         for event in (reserved, *(planned.event for planned in releases)):
@@ -355,7 +368,7 @@ class Curator:
         return noisy
 
     def _exact(self, query: Query, event: Event) -> np.ndarray:
-        """Return the exact sums of a query whose event is recorded."""
+        """Ask the rows. The caller must have charged `event`, which subclasses use."""
         return self._backend.sum(query)
 
     def _draw(self, event: NoisySums, scales: np.ndarray, stream: KeyStream) -> np.ndarray:

@@ -22,7 +22,15 @@ from privboost.accounting.individual_budgets import IndividualBudget
 from privboost.accounting.noisy_sums import GaussianRelease
 from privboost.engine.backend import Backend
 from privboost.engine.queries import SumQuery
-from privboost.engine.updates import Charge, CloseBudgets, OpenBudgets, Price, Start, Update
+from privboost.engine.updates import (
+    Charge,
+    CloseBudgets,
+    OpenBudgets,
+    Price,
+    Start,
+    Update,
+    UseLoss,
+)
 from privboost.losses.base import LossTable
 
 
@@ -77,10 +85,11 @@ class Payments:
         """Whether individual budgets are open."""
         return bool(self._budgets)
 
-    def use(self, loss: LossTable | None) -> None:
-        """Set the loss whose gradients are charged for."""
-        self._loss = loss
-        self._prices.clear()
+    def note_loss(self, update: Update) -> None:
+        """Charge for the gradients of an update's loss from now on, if it sets one."""
+        if isinstance(update, Start | UseLoss):
+            self._loss = update.loss
+            self._prices.clear()
 
     def need_open(self) -> None:
         """Refuse to open a budget after all were closed."""
@@ -105,8 +114,7 @@ class Payments:
     def replay(self, updates: Iterable[Update], budgets: Iterable[IndividualBudget]) -> None:
         """Replay the update log of earlier batches of a stream."""
         for update in updates:
-            if isinstance(update, Start):
-                self._loss = update.loss
+            self.note_loss(update)
             self._next_price += isinstance(update, Price)
             self._backend.apply(update)
         self._budgets.extend(budgets)

@@ -1,7 +1,7 @@
 """Sensitivity: bounds on what one protected unit changes, and checks that events cover them.
 
 The curator runs the checks before anything is charged or summed. Bounds of sums belong to their
-queries; those of mean gradients and of the smallest eigenvalue are here.
+queries; those of mean gradients, of the smallest eigenvalue and of counts of texts are here.
 """
 
 from __future__ import annotations
@@ -131,3 +131,12 @@ def eigenvalue_bound(query: GramSums, contribution: Contribution) -> Bound:
     """
     steps = VECTOR_STEPS**2 + EIGENVALUE_STEPS * query.n_coordinates
     return Bound(steps * contribution.rows, 1, contribution.rows, 1, 1)
+
+
+def texts_bound(columns: int, contribution: Contribution) -> Bound:
+    """Return the sensitivity of the counts of all texts: a row has at most one in each column.
+
+    Rows count without their weights.
+    """
+    steps = CLIP_STEPS * contribution.rows
+    return Bound(steps, columns, contribution.rows, 1, columns)

@@ -101,7 +101,7 @@ class Model(DeclaredState):
     privacy : PrivacyReport
         The privacy report of training.
     span : (int, int)
-        The clipping range of a numeric target in `grid.LABEL_STEPS`, to which scores of −1 and 1
+        The target clipping range of a number in `grid.LABEL_STEPS`, to which scores of −1 and 1
         correspond; by default its bounds.
     link : {"identity", "log"}
         With "log", the score of a number is the logarithm of its mean, so that effects are
@@ -137,9 +137,10 @@ class Model(DeclaredState):
 
     @property
     def middle_and_half(self) -> tuple[float, float]:
-        """The target at a score of 0, and its change for a score of 1; 0 and 1 for classes.
+        """Intercept and slope from score to target: its value at 0, and its change for 1.
 
-        Both are on the scale of effects: the target's declared one, or logarithms of means.
+        They are 0 and 1 for classes; those of a number are on the scale of effects: the target's
+        declared one, or logarithms of means.
         """
         if self.link == LOG:
             return 0.0, 1.0

@@ -131,7 +131,7 @@ class Scores(DeclaredState, ABC):
     kind : str
         The name of the kind in model files.
     log_odds : bool
-        Whether scores are log-odds.
+        Whether scores are log-odds if the target is a class; no meaning for a number.
     rows : float64 array of shape (2,), or None
         The noisy row count and its standard deviation.
     staged_log_odds : bool

@@ -37,8 +37,8 @@ from privboost.models.interactions import InteractionScores, PairValues
 from privboost.models.trees import TreeScores
 from privboost.recipes.common.feature_posteriors import BINS, FINE_BINS, FeaturePosteriors
 from privboost.recipes.common.initial_score import (
-    count_rows,
     initial_release,
+    noisy_row_count,
     publish_initial_scores,
     release_initial_scores,
 )
@@ -366,7 +366,7 @@ class PrivBoostPlan(Plan):
         Parameters of the recipe.
     init_release : NoisySums
         Labels and their count, for the initial score of one output.
-    reserved_release : GaussianRelease or LaplaceRelease
+    reserved_release : NoisySums
         Stands for all measurements; with pure ε it is one round of them.
     calibration_release : NoisySums or None
         Counts by score and class of one output; with a log link, sums of all rows.
@@ -382,7 +382,7 @@ class PrivBoostPlan(Plan):
 
     settings: PrivBoostParameters
     init_release: NoisySums
-    reserved_release: GaussianRelease
+    reserved_release: NoisySums
     calibration_release: NoisySums | None
     rule: InteractionRule = field(default_factory=InteractionRule)
     label_release: NoisySums | None = None
@@ -425,7 +425,7 @@ class PrivBoostPlan(Plan):
             return self.settings.gradient_clip
         if self.task.target == "number":
             return _CLIP
-        # The noise in the mean of one output's measurements, times the root of their number.
+        # Noise of one output's measurements, pooled as if they were one.
         noise = float(self.reserved_release.deviations[0])
         if self.pure:
             noise /= math.sqrt(math.prod(self.settings.single_rounds(self.n_measured)))
@@ -540,7 +540,7 @@ class PrivBoostPlan(Plan):
                     "cost of many measurements would exceed it"
                 )
 
-    def _release(self, what: str, queries: int, times: float) -> GaussianRelease:
+    def _release(self, what: str, queries: int, times: float) -> NoisySums:
         """Return the release of one of so many rounds that cost the reserve together."""
         return replace(
             self.reserved_release.for_queries(queries).scaled(math.sqrt(times)), what=what
@@ -790,7 +790,7 @@ def boost_privboost(
         for output in outputs
     ]
     if plan.scale is None:
-        noisy_rows = count_rows(plan, plan.init_release, counts)
+        noisy_rows = noisy_row_count(plan, plan.init_release, counts)
     else:
         noisy_rows = plan.scale.counted
     if isinstance(plan.scale, LogScale):

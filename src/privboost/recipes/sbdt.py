@@ -142,8 +142,8 @@ class SBDTParameters(Parameters):
     init_clip: float | None = parameter(
         None,
         size(),
-        "m*, bound of a number's labels for the initial score, in half widths of the target's "
-        "bounds around their middle; at most 1, which is no clip and the default.",
+        "m*, bound of a number's labels for the initial score, in half widths of the target "
+        "clipping range around its middle; at most 1, which is no clip and the default.",
     )
     init_epsilon: float | None = parameter(
         None,

@@ -1,4 +1,4 @@
-"""The initial score of each output: that of the released mean label, before the first round."""
+"""The initial score of each output: that of the mean label, from a release before all rounds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from privboost.recipes.common.plan import Plan
 from privboost.trees.tree import stump
 
 INIT_SHARES = (0.75, 0.25)
-"""Shares of the sum of labels and of the count in the release of the initial score."""
+"""Shares of the sum of gradients and of the count in the release of the initial score."""
 
 
 def initial_release(
@@ -38,11 +38,11 @@ def release_initial_scores(
     release: NoisySums,
     clip: float | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Release the mean label and the number of rows of each output.
+    """Release the mean gradient at a score of 0, from which the initial score follows.
 
-    Initial scores are returned in score steps, and noisy counts in grid steps. The sum is released
-    in parts of `clip`, the bound of labels, so that one row adds at most one clip; by default it is
-    the largest label.
+    Returned are each output's initial score, in score steps, and noisy count of rows, in grid
+    steps. Gradients are clipped to `clip`, so that one row adds at most one clip; by default it is
+    the largest gradient at a score of 0. That of a number is minus its label.
 
     Privacy
     -------
@@ -56,13 +56,13 @@ def release_initial_scores(
     for output in outputs:
         query = TreeSums((stump(),), output, GRADIENT_COUNT)
         total, counts[output] = curator.sums(query, release)[0, 0]
-        mean = total / max(counts[output], plan.contribution.row_steps)
-        score = loss.initial_score(mean * (clip / loss.label_clip))
+        mean_gradient = total / max(counts[output], plan.contribution.row_steps)
+        score = loss.initial_score(mean_gradient * (clip / loss.label_clip))
         scores[output] = int(np.rint(score * SCORE_STEPS))
     return scores, counts
 
 
-def count_rows(plan: Plan, release: NoisySums, counts: np.ndarray) -> np.ndarray:
+def noisy_row_count(plan: Plan, release: NoisySums, counts: np.ndarray) -> np.ndarray:
     """Return the noisy count of rows, and its deviation, in rows of the largest weight."""
     return pool_counts(counts * plan.count_step, float(release.deviations[1]) * plan.count_step)
 

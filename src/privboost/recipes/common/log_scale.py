@@ -32,7 +32,7 @@ from privboost.engine.updates import (
 )
 from privboost.losses.base import MOST_LINES, LogLink, LossTable, loss_of
 from privboost.mechanisms.curator import Curator
-from privboost.recipes.common.initial_score import count_rows
+from privboost.recipes.common.initial_score import noisy_row_count
 from privboost.recipes.common.plan import Plan, PlanBasis
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import stump
@@ -431,7 +431,7 @@ def release_log_scale(
     else:
         chosen = gradient_clip
     last_clip = max(counts.clip_for(last_noise), unit)
-    counted = count_rows(plan, release, np.array([rows]))
+    counted = noisy_row_count(plan, release, np.array([rows]))
     if exposure is not None:
         counted = np.array([counts.rows, counts.noise * math.sqrt(len(counts.counts))])
     scale = LogScale(

@@ -30,7 +30,7 @@ from privboost.losses.base import LossTable, loss_of, newton_losses
 from privboost.mechanisms.curator import Curator
 from privboost.models.trees import MarginScores, TreeScores
 from privboost.recipes.common.initial_score import (
-    count_rows,
+    noisy_row_count,
     publish_initial_scores,
     release_initial_scores,
 )
@@ -320,7 +320,7 @@ def start_boosting(curator: Curator, plan: NewtonPlan, clip: float | None = None
     start, rows = np.zeros(plan.task.n_outputs, dtype=np.int32), None
     if plan.init_release is not None:
         start, counts = release_initial_scores(curator, plan, plan.init_release, clip)
-        rows = count_rows(plan, plan.init_release, counts)
+        rows = noisy_row_count(plan, plan.init_release, counts)
     publish_initial_scores(curator, plan.loss, start)
     kind = MarginScores if loss.target == "classes" and not loss.log_odds else TreeScores
     return kind.of(start, plan.encoder.layout.n_codes, rows)

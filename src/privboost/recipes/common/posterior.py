@@ -124,7 +124,7 @@ FADE = 0.95
 """Discount of older measurements of a feature with each new one."""
 
 MOST_VALUE = 3.0
-"""Bound of effects and leaves, in log-odds or half widths of a number's bounds."""
+"""Bound of effects and leaves, in log-odds or half widths of a number's clipping range."""
 
 FOCUS = 0.7
 """Part of queries that follows the size of effects; the rest is divided evenly."""
