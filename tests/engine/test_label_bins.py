@@ -4,8 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from privboost._core.grid import CLIP_STEPS, LABEL_STEPS, SCORE_STEPS
+from privboost._core.grid import CLIP_STEPS, LABEL_STEPS, SCORE_STEPS, Contribution
+from privboost.data.encoding import Encoder
 from privboost.data.rows import join, lines_of_labels
 from privboost.engine.backend import LocalBackend
 from privboost.engine.protocol import Message
@@ -16,7 +19,7 @@ from privboost.losses.logistic import LOGISTIC
 from privboost.losses.squared import SQUARED_NUMBER
 from tests.engine.test_queries import cells_of, leaves, queries, rows_for, updates
 from tests.hostile import HostileBackend
-from tests.tables import CLASSES, NUMBER
+from tests.tables import CLASSES, NUMBER, encode_training, make_domain, make_frame
 
 pytestmark = pytest.mark.usefixtures("eager_threads")
 
@@ -169,3 +172,60 @@ def test_lines_are_counted_from_below():
     for line, label in zip(found[known], -block.minus_label[known], strict=True):
         assert line == sum(label >= edges)
     assert (found[~known] == UNKNOWN_LABEL).all()
+
+
+def answers(frame, bins, weighted, shuffle):
+    """All queries on a table with lines of labels, its rows in an order of their own."""
+    encoder = Encoder.of(make_domain(NUMBER))
+    weights = "weight" if weighted else None
+    rows = encode_training(
+        encoder,
+        frame.sample(frac=1, random_state=shuffle),
+        weights=weights,
+        weight_bound=2.0,
+        block_rows=7,
+    )
+    backend = HostileBackend(rows.blocks, shuffle) if shuffle % 2 else LocalBackend(rows.blocks, 2)
+    loss = table_of(bins)
+    for update in [SetLabelBins(edges_of(bins)), Start(loss), *updates(encoder.layout, loss, 1)]:
+        backend.apply(update)
+    return [(query, backend.sum(query)) for query in queries(encoder.layout, 1, 1)]
+
+
+def exceeds(frame, gone, bins, weighted, shuffle):
+    """Whether a row changes some answer by more than its query claims."""
+    whole = answers(frame, bins, weighted, shuffle)
+    fewer = answers(frame.drop(index=gone), bins, weighted, shuffle + 1)
+    for (query, more), (_, less) in zip(whole, fewer, strict=True):
+        change, bound = more - less, query.bound(Contribution(weighted))
+        touched = (change != 0).reshape(-1, bound.statistics).sum(axis=0)
+        if np.abs(change).max() > bound.steps or (touched > bound.cells).any():
+            return True
+    return False
+
+
+@given(
+    bins=st.sampled_from([2, 5, 253]),
+    rows=st.integers(1, 25),
+    seed=st.integers(0, 10_000),
+    weighted=st.booleans(),
+    shuffle=st.integers(0, 1000),
+    data=st.data(),
+)
+@settings(max_examples=15)
+def test_a_row_changes_no_sum_by_more_than_is_claimed(bins, rows, seed, weighted, shuffle, data):
+    frame = make_frame(rows, seed, NUMBER)
+    assert not exceeds(frame, data.draw(st.integers(0, rows - 1)), bins, weighted, shuffle)
+
+
+def test_a_shard_that_takes_bins_from_its_rows_is_caught(monkeypatch):
+    """The twin cuts bins at the labels that occur: one row moves others to other lines."""
+
+    def from_rows(rows, edges):
+        own = np.unique(-rows.minus_label)
+        return lines_of_labels(rows, own[np.linspace(0, len(own) - 1, len(edges)).astype(int)])
+
+    frame = make_frame(25, 4, NUMBER)
+    assert not any(exceeds(frame, gone, 5, False, 2) for gone in range(25))
+    monkeypatch.setattr("privboost.engine.shard.lines_of_labels", from_rows)
+    assert any(exceeds(frame, gone, 5, False, 2) for gone in range(25))
