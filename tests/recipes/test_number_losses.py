@@ -124,6 +124,9 @@ def test_bounds_far_too_wide():
     lower = fitted("poisson", frame, bounds=(-50, 100))
     assert lower.predict(frame).mean() == pytest.approx(frame["visits"].mean(), rel=0.15)
     assert lower.model_.bounds[0] == 0
+    narrow = frame.assign(visits=frame["visits"] / 1000)
+    small = fitted("tweedie", narrow, bounds=(-0.02, 0.03))
+    assert small.predict(frame).mean() == pytest.approx(narrow["visits"].mean(), rel=0.15)
 
 
 def test_the_link_is_in_the_file(counted, tmp_path):
@@ -144,6 +147,12 @@ def test_a_link_that_does_not_fit_is_refused(counted):
             read_model(
                 model_bytes(Model(model.encoder, model.scores, model.privacy, link=link)), "f"
             )
+    own = Model(model.encoder, model.scores, model.privacy, (-(2**30), -(2**30) + 2), "log")
+    assert read_model(model_bytes(own), "f").bounds[1] > 0
+    lower = fitted("poisson", frame=table(500)[0], bounds=(-50, 100)).model_
+    own = Model(lower.encoder, lower.scores, lower.privacy, (-(2**30), -(2**29)), "log")
+    with pytest.raises(ModelFileError, match="span: it must reach above 0"):
+        read_model(model_bytes(own), "f")
     frame, _ = table(500)
     classes = PrivBoostClassifier(
         1.0,
@@ -219,6 +228,9 @@ def test_targets_that_a_log_link_does_not_fit_are_refused(loss):
         PrivBoostRegressor(1.0, loss=loss, domain=domain_of(scale="log")).fit(frame)
     with pytest.raises(ValueError, match="positive upper bound"):
         fitted(loss, frame, bounds=(-5, 0))
+    for bounds in ((-1e9, 1), (0, 1e-60), (0, 1e60)):
+        with pytest.raises(ValueError, match="positive upper bound, from 1e-50 to 1e50"):
+            fitted(loss, frame, bounds=bounds)
 
 
 @pytest.mark.parametrize(

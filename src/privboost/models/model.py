@@ -29,7 +29,7 @@ from privboost.data.encoding import Encoder
 from privboost.data.features import NumericFeature
 from privboost.data.rows import Codes
 from privboost.data.scales import from_scale
-from privboost.data.targets import ClassTarget, NumberTarget, Target
+from privboost.data.targets import ClassTarget, Target, has_log_bounds
 from privboost.distributed.frames import accepts_remote_frames, is_remote
 from privboost.explanations.explanation import Explanation, LocalExplanation
 from privboost.explanations.terms import Finding
@@ -699,19 +699,18 @@ def _read(payload: Any) -> Model:
     fits = isinstance(target, ClassTarget) or not _KINDS[kind].needs_classes
     need(fits, "kind", f"{kind} need classes")
     scores = _KINDS[kind].from_payload(payload["scores"], encoder.layout, target.n_outputs)
-    link = _read_link(link, target)
-    about = _read_span(span, target), link, _read_exposure(exposure, link, encoder.domain)
+    span = _read_span(span, target)
+    link = _read_link(link, target, span)
+    about = span, link, _read_exposure(exposure, link, encoder.domain)
     return Model(encoder, scores, read_report(payload["privacy"]), *about)
 
 
-def _read_link(value: Any, target: Target) -> str:
+def _read_link(value: Any, target: Target, span: tuple[int, int]) -> str:
     """Return the link of a number's scores; a file without one means the scores themselves."""
     if value != IDENTITY:
         need(value == LOG, "link", f"{IDENTITY} or {LOG} is needed")
-        fits = (
-            isinstance(target, NumberTarget) and target.scale == "linear" and target.bounds[1] > 0
-        )
-        need(fits, "link", "a target of positive numbers is needed")
+        need(has_log_bounds(target), "link", "a target of positive numbers is needed")
+        need(sum(target.middle_and_half(span)) > 0, "span", "it must reach above 0 with this link")
     return str(value)
 
 

@@ -26,7 +26,7 @@ from privboost.accounting.events import Planned
 from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease, NoisySums
 from privboost.data.encoding import Encoder
 from privboost.data.features import CategoricalFeature
-from privboost.data.targets import NumberTarget
+from privboost.data.targets import NumberTarget, has_log_bounds
 from privboost.engine.queries import CellSums, TreeSums
 from privboost.engine.updates import AddCellValues, AddTreeValues, Start
 from privboost.losses.base import Loss, Pinball, loss_of, losses_of
@@ -701,8 +701,11 @@ def _has_scale(loss: Any, encoder: Encoder) -> bool:
             raise ValueError(
                 f'loss="{loss}" has a log link of its own: declare the target without a scale'
             )
-        if target.bounds[1] <= 0:
-            raise ValueError(f'loss="{loss}" needs a target with a positive upper bound')
+        if not has_log_bounds(target):
+            raise ValueError(
+                f'loss="{loss}" needs a target with a positive upper bound, from 1e-50 to 1e50, '
+                "and with a lower one that is not a million times as far below 0"
+            )
     return True
 
 
@@ -903,7 +906,7 @@ def pack_model(
         known = plan.exposure.values[None] + np.int32(plan.exposure.of_one)
         values = (*values[: plan.exposure.feature], known, *values[plan.exposure.feature + 1 :])
     if plan.scale is not None:  # of Hessians, which may be above 1: a row's mass is at most 1
-        mass = tuple(own / plan.scale.hessian_clip for own in mass)
+        mass = tuple(own / plan.hessian_clip_for(plan.scale.clip) for own in mass)
     noise = tuple(
         np.stack(
             [

@@ -166,7 +166,8 @@ def count_labels(curator: Curator, plan: Plan, release: NoisySums | None) -> Lab
         return LabelCounts(low, high, even, np.full(_BINS, 1e-9), 0.0)
     ends = -SCORE_STEPS, SCORE_STEPS
     if target.bounds[0] < 0:
-        ends = -SCORE_STEPS * int(target.bounds[0] + high) // int(high - target.bounds[0]), ends[1]
+        middle, half = target.middle_and_half()
+        ends = min(math.floor(-middle / half * SCORE_STEPS), SCORE_STEPS - 1), SCORE_STEPS
     noise = float(release.deviations[0]) * plan.count_step
     squared = loss_of("number", "squared").table(1.0, 1.0)
     curator.publish(Start(squared))
@@ -180,6 +181,8 @@ def count_labels(curator: Curator, plan: Plan, release: NoisySums | None) -> Lab
     fine = LABEL_STEPS // SCORE_STEPS
     curator.publish(SetClippingRange(ends[0] * fine, max(top, ends[0] + 1) * fine))
     low, high = (_number(target, end * fine) for end in (ends[0], max(top, ends[0] + 1)))
+    low = max(low, 0.0)
+    high = high if high > low else target.bounds[1]  # where bounds leave no float between
     curator.publish(Start(squared))
     edges = _edges(-SCORE_STEPS, SCORE_STEPS)
     counts = _counts(curator, plan, release, edges)
