@@ -122,6 +122,9 @@ LINEAR = {"class_weight": "balanced"}
 PRODUCTS = {"bins": 6, "products": [("age", "job")]}
 RIDGES = {"ratio": (1, 1, 1), "norm_bound": 0.8}
 SAMPLED = {"subsample": 0.3}
+RISING = {"monotone": {"age": 1, "gain": -1}}
+NAMED_PAIRS = {"interactions": ["age*job", ("gain", "age")]}
+GROUPS = {"epsilon": 5.0, "interaction_constraints": [["age", "job", "gain"], ["gain", "flag"]]}
 HESSIANS = {"candidates": "hessian", "candidate_rounds": 2}
 EXPOSED = {"loss": "poisson", "exposure": "age", "at_once": 3}
 HIGH = {"loss": "quantile", "quantile": 0.9}
@@ -149,6 +152,13 @@ OWN = [
     Fit("BoostedAdaSSPClassifier 3", "adassp", CLASSES, True, LINEAR | {"clip_decay": 0.9}),
     Fit("BoostedAdaSSPClassifier 4", "adassp", THREE, False, PRODUCTS),
     Fit("BoostedAdaSSPRegressor 5", "adassp", NUMBER, True, RIDGES),
+    Fit("PrivBoostClassifier 6", "privboost", CLASSES, True, NAMED_PAIRS | RISING),
+    Fit("PrivBoostClassifier 7", "privboost", THREE, False, {"interactions": 2, "at_once": 3}),
+    Fit("PrivBoostRegressor 8", "privboost", NUMBER, True, GROUPS | RISING),
+    Fit(
+        "SBDTClassifier 9", "sbdt", CLASSES, True, {"features": "uniform", "batch_size": 3} | RISING
+    ),
+    Fit("SBDTRegressor 10", "sbdt", NUMBER, False, RISING),
 ]
 """Parameters that change what a recipe releases."""
 FLAGSHIP = {name: fit for name, fit in BASIC.items() if fit.recipe == "privboost"}

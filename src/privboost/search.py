@@ -35,6 +35,7 @@ from privboost.data.table import RemoteTable
 from privboost.data.targets import ClassTarget
 from privboost.distributed.frames import open_remote
 from privboost.estimators.base import PrivateEstimator
+from privboost.estimators.foreign_parameters import foreign_name_hint
 from privboost.estimators.preparation import (
     FitArguments,
     Run,
@@ -507,7 +508,8 @@ def _with(estimator: Any, candidate: Mapping[str, Any]) -> Any:
     known = list(estimator.get_params())
     for name in candidate:
         if name not in known:
-            hint = did_you_mean(name, known) or f"there are {', '.join(known)}"
+            hint = foreign_name_hint(name, known) or did_you_mean(name, known)
+            hint = hint or f"there are {', '.join(known)}"
             kind = type(estimator).__name__
             raise ValueError(f"candidates: {kind} has no parameter {name!r}; {hint}")
     return clone(estimator).set_params(**candidate, verbose=False)

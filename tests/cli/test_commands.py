@@ -70,7 +70,7 @@ def test_train_predict_report(tmp_path, target, run):
     assert "(1, 1e-06)-differential privacy" in done.stdout
     # No terminal, no progress; so few rows may be warned of.
     assert all("warning: no rows" in line for line in done.stderr.splitlines())
-    charges = 1 + 12 + (1 if target is CLASSES else 3)  # a start, the rounds, counts or looks
+    charges = 1 + 12 + 1 + (0 if target is CLASSES else 3)  # start, rounds, calibration, looks
     assert (tmp_path / "ledger.jsonl").read_text().count('"charge"') == charges
 
     run("predict", model, data, "--missing", "?", "--out", tmp_path / "p.csv")

@@ -56,3 +56,21 @@ def test_a_domain_that_is_learned(device):
         return model.fit(frame, np.where(frame["flag"] == 1, "yes", "no"))
 
     same(run, device)
+
+
+def test_a_named_pair_of_thousands_of_categories(device):
+    kinds = {
+        "x": {"kind": "numeric", "bounds": [0, 1]},
+        "shop": {"kind": "categorical", "categories": list(range(3000))},
+    }
+    domain = {"version": 1, "features": kinds, "target": {"name": "y", "classes": [0, 1]}}
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.random(900), rng.integers(0, 3000, 900)])
+    y = (X[:, 0] > 0.5).astype(int)
+
+    def run(**where):
+        how = {"n_estimators": 6, "interactions": ["x*shop"], "random_state": 7} | where
+        return PrivBoostClassifier(9.0, 1e-5, domain, **how).fit(X, y)
+
+    assert run().model_.scores.pairs
+    same(run, device)

@@ -24,6 +24,8 @@ OWN = [
     Fit("random trees", "sbdt", CLASSES, False, {"candidates": "hessian", "subsample": 0.3}),
     Fit("filter", "sbdt", NUMBER, False, {"extra_estimators": 5}, UNIT),
     Fit("pure samples", "sarus", CLASSES, False, PURE_SAMPLES),
+    Fit("pairs", "privboost", CLASSES, False, {"interactions": ["age*job", "gain*age"]}),
+    Fit("directions", "sbdt", CLASSES, False, {"features": 2, "monotone": {"age": 1, "gain": -1}}),
     Fit("votes", "lazybb", CLASSES, False, {"accountant": "rdp"}),
     Fit("linear", "adassp", CLASSES, False, {"class_weight": "balanced"}),
 ]

@@ -163,6 +163,9 @@ ALL = FOLLOW | {"candidate_rounds": "all", "sketch_bins": 9, "leaf_clip": None, 
 PRINTED = {"ridge": "adassp", "ratio": (1, 1, 1), "norm_bound": "longest", "intercept": False}
 VOTES = {"density": 0.3, "n_candidates": 4, "delta": 0.0}
 COUNTED = {"calibration_share": 0.3, "max_depth": 2}
+RISING = {"monotone": {"age": 1, "gain": -1}}
+PAIRS = {"interactions": ["age*job", "gain*age"], "at_once": 2, "n_estimators": 12} | RISING
+GROUPS = {"interaction_constraints": [["age", "gain"], ["age", "job", "flag"]]} | RISING
 WIDE = NUMBER | {"bounds": [-50, 900]}
 CASES = [
     (SarusXGBClassifier, CLASSES, 1, False, MEANS | {"loss": "squared", "subsample": 0.6}),
@@ -192,6 +195,10 @@ CASES = [
     (PrivBoostRegressor, NUMBER, 1, False, {"epsilon": 3e3, "at_once": 99, "n_estimators": 12}),
     (PrivBoostClassifier, THREE, 2, True, {"delta": 0.0, "at_once": 4, "n_estimators": 8}),
     (PrivBoostRegressor, WIDE, 3, False, {"delta": 0.0, "n_estimators": 4}),
+    (PrivBoostClassifier, CLASSES, 2, True, PAIRS),
+    (PrivBoostRegressor, NUMBER, 3, False, {"epsilon": 3e3, "interactions": 4, "n_estimators": 12}),
+    (PrivBoostRegressor, NUMBER, 1, True, {"epsilon": 3e3, "n_estimators": 12} | GROUPS),
+    (SBDTClassifier, CLASSES, 2, True, {"features": "uniform", "extra_estimators": 9} | RISING),
 ]
 
 
@@ -333,7 +340,7 @@ def test_questions_that_follow_answers_move_by_no_more_than_planned(transcript, 
         transcript.clear()
         ask(*case, seed)
         outputs = 3 if case[1] is THREE else 1
-        last = case[1] is not NUMBER and case[-1].get("calibration_share") != 0
+        last = case[-1].get("calibration_share") != 0
         looks = PASSES if case[1] is NUMBER else 0
         joint, odd = divmod(len(transcript) - looks - outputs * (1 + 40 + last), outputs)
         assert odd == 0
@@ -389,14 +396,15 @@ def test_the_flagship_is_made_of_released_values_alone(monkeypatch, case):
 
         return method
 
-    def boost(curator, plan, generator, track):
+    def boost(curator, plan, generator, track, target_range):
         runs.append((plan, copy.deepcopy(generator)))
-        return boost_privboost(curator, plan, generator, track)
+        return boost_privboost(curator, plan, generator, track, target_range)
 
     monkeypatch.setattr(Curator, "sums", kept(Curator.sums))
     monkeypatch.setattr(privboost, "boost_privboost", boost)
     model = ask(*case).model_
     curator, (plan, generator) = Replay(released), runs[0]
-    assert find_target_range(curator, plan) == model.span
-    again = boost_privboost(curator, plan, generator).to_payload()
+    target_range = find_target_range(curator, plan)
+    assert target_range.ends == model.span
+    again = boost_privboost(curator, plan, generator, target_range=target_range).to_payload()
     assert codec.dump(model.scores.to_payload(), b"PVBTESTS") == codec.dump(again, b"PVBTESTS")

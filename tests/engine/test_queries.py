@@ -10,7 +10,14 @@ from privboost.engine.backend import LocalBackend
 from privboost.engine.blocks import Blocks
 from privboost.engine.node_histograms import MOST_COMBINATIONS, bundle
 from privboost.engine.protocol import Message
-from privboost.engine.queries import STATISTICS, CellSums, NodeHistograms, ScoreCounts, TreeSums
+from privboost.engine.queries import (
+    STATISTICS,
+    CellSums,
+    NodeHistograms,
+    PredictionSums,
+    ScoreCounts,
+    TreeSums,
+)
 from privboost.engine.updates import AddCellValues, AddTreeValues, Start, UseLoss
 from privboost.losses.base import UNKNOWN_LABEL
 from privboost.losses.logistic import LOGISTIC
@@ -88,6 +95,7 @@ def queries(layout, n_outputs, classes=2):
                 yield NodeHistograms(deep.top(depth), cells, output, statistics)
         for inner in (edges, edges[:0]):
             yield ScoreCounts(inner, classes, output)
+            yield PredictionSums(inner, 50_000, output)
 
 
 def leaves(block, tree):
@@ -113,8 +121,10 @@ def reference(blocks, loss, n_outputs, told, query):
     """The same sums, row by row, in Python."""
     block = join(blocks)
     state = np.zeros((n_outputs, len(block)), dtype=np.int64)
+    begin = np.zeros(len(block), dtype=np.int64)
     if block.minus_label is not None:
-        state += initial_states(block.minus_label)
+        begin = initial_states(block.minus_label).astype(np.int64)
+    state += begin
     for update in told:
         if isinstance(update, AddCellValues):
             for cells in cells_of(block, update.cells):
@@ -133,8 +143,11 @@ def reference(blocks, loss, n_outputs, told, query):
         label = block.label[i]
         if label == UNKNOWN_LABEL:
             continue
-        line = int(label == own)
-        cell = np.clip((state[query.output, i] >> loss.shift) + loss.size // 2, 0, loss.size - 1)
+        line, at = int(label == own), state[query.output, i]
+        if isinstance(query, PredictionSums):
+            predicted = np.clip(at - begin[i], -query.limit, query.limit)
+            at = begin[i] + predicted
+        cell = np.clip((at >> loss.shift) + loss.size // 2, 0, loss.size - 1)
         table = {
             "gradient": loss.gradient[line, cell],
             "hessian": loss.hessian[line, cell],
@@ -148,6 +161,8 @@ def reference(blocks, loss, n_outputs, told, query):
         elif isinstance(query, ScoreCounts):
             cell = sum(state[query.output, i] >= edge for edge in query.edges)
             out[cell, line if query.classes == 2 else 0] += pair
+        elif isinstance(query, PredictionSums):
+            out[sum(predicted >= edge for edge in query.edges)] += pair
         elif isinstance(query, TreeSums):
             for tree, node in enumerate(nodes):
                 out[tree, node[i]] += pair

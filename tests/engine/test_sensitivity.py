@@ -17,7 +17,14 @@ from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease
 from privboost.data.contribution_bound import UnitRule
 from privboost.data.encoding import Encoder
 from privboost.engine.backend import LocalBackend
-from privboost.engine.queries import GRADIENT_COUNT, Bound, CellSums, ScoreCounts, TreeSums
+from privboost.engine.queries import (
+    GRADIENT_COUNT,
+    Bound,
+    CellSums,
+    PredictionSums,
+    ScoreCounts,
+    TreeSums,
+)
 from privboost.engine.updates import Start
 from privboost.losses.base import LossTable
 from privboost.losses.logistic import LOGISTIC
@@ -176,11 +183,12 @@ def test_a_map_whose_parts_are_forgotten_is_caught(monkeypatch):
         check(make_domain(), frame, frame.drop(index=4), TASKS["two classes"][1], 1, False, 0)
 
 
-def test_counts_of_scores_that_forget_weights_are_caught(monkeypatch):
+@pytest.mark.parametrize("kind", [ScoreCounts, PredictionSums])
+def test_sums_by_score_that_forget_weights_are_caught(kind, monkeypatch):
     """The twin states a row's steps without its weight."""
-    honest = ScoreCounts.bound
+    honest = kind.bound
     monkeypatch.setattr(
-        ScoreCounts, "bound", lambda query, own: honest(query, replace(own, weighted=False))
+        kind, "bound", lambda query, own: honest(query, replace(own, weighted=False))
     )
     frame = make_frame(25, 3)
     known = np.flatnonzero(frame["income"].notna() & (frame["weight"] > 0.5))

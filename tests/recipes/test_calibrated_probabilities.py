@@ -26,7 +26,7 @@ from privboost.models.trees import TreeScores
 from privboost.models.votes import CalibratedVotes, VoteScores
 from privboost.recipes.common import probability_calibration
 from privboost.recipes.common.probability_calibration import ScoreCells, worth_of_vote
-from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
+from tests.tables import CLASSES, THREE, make_domain, make_frame
 
 WHAT = "rows by score and class"
 TREES = {"n_estimators": 4, "max_depth": 2}
@@ -257,9 +257,6 @@ def test_no_published_setting_has_it():
 
 
 REFUSED = [
-    (SBDTRegressor, NUMBER, {}, "it has no probabilities"),
-    (DPXGBRegressor, NUMBER, {}, "it has no probabilities"),
-    (SarusXGBRegressor, NUMBER, {}, "it has no probabilities"),
     (SBDTClassifier, CLASSES, {"loss": "squared"}, "no log-odds"),
     (SarusXGBClassifier, CLASSES, {"loss": "squared"}, "no log-odds"),
     (BoostedAdaSSPClassifier, CLASSES, {"loss": "hinge"}, "no log-odds"),

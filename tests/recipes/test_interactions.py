@@ -1,11 +1,14 @@
 """Pairs and trees: where they look, what is made of answers, and what they cost."""
 
+import itertools
+
 import numpy as np
 import pytest
 
-from privboost import PrivBoostClassifier
+from privboost import PrivBoostClassifier, PrivBoostRegressor
 from privboost._core.grid import SCORE_STEPS
-from privboost.recipes.common.interactions import CodeQuantiles, Interactions
+from privboost.federated.agreement import shared_parameters
+from privboost.recipes.common.interactions import Allowed, CodeQuantiles, Interactions
 from privboost.recipes.common.posterior import (
     VARIANCES,
     Effect,
@@ -15,6 +18,8 @@ from privboost.recipes.common.posterior import (
     prior_of,
 )
 from privboost.recipes.privboost import InteractionRule
+from tests.hostile import HostileBackend
+from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
 EVEN = np.full(len(VARIANCES), 1 / len(VARIANCES))
 NOISE = Noise(3.0, 2.0, 1.0)
@@ -85,9 +90,8 @@ def test_numbers_stand_in_their_order_and_categories_in_that_of_effects():
 
 
 def joined(quantiles, rounds=100, cells=64):
-    return Interactions(
-        quantiles, NOISE, cells, rounds, (0.1, 0.1), most=3.0, free=[True] * len(quantiles)
-    )
+    allowed = Allowed((tuple(range(len(quantiles))),), (0,) * len(quantiles))
+    return Interactions(quantiles, NOISE, cells, rounds, (0.1, 0.1), 3.0, allowed)
 
 
 def test_features_of_a_large_effect_are_looked_at_more_often():
@@ -176,3 +180,205 @@ def test_what_no_feature_shows_alone_is_found():
     assert plain.model_.scores.kind == "additive"
     spent = {mine.privacy_.epsilon for mine in (model, plain)}
     assert len({round(epsilon, 4) for epsilon in spent}) == 1
+
+
+def keys_of(model):
+    """Return the names of a model's pairs, and of the features of each tree."""
+    scores, names = model.model_.scores, np.array(model.domain_.feature_names)
+    pairs = [tuple(sorted(names[list(pair.features)])) for pair in getattr(scores, "pairs", ())]
+    trees = [{*names[tree.feature]} for tree, _ in scores.trees.trees()] if pairs else []
+    return pairs, trees
+
+
+def fit(rows=1000, target=CLASSES, epsilon=20.0, **how):
+    kind = PrivBoostRegressor if target is NUMBER else PrivBoostClassifier
+    model = kind(epsilon, 1e-6, make_domain(target), random_state=1, **how)
+    return model.fit(make_frame(rows, target=target))
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 20.0])
+@pytest.mark.parametrize("target", [CLASSES, NUMBER])
+def test_named_pairs_are_measured_and_no_others(epsilon, target):
+    """Whatever the rows say, and also of a feature that has too many categories for trees."""
+    wanted = ["age*job", ("place", "age"), ("job", "age"), "gain * place"]
+    model = fit(target=target, epsilon=epsilon, interactions=wanted)
+    pairs, trees = keys_of(model)
+    assert sorted(pairs) == [("age", "job"), ("age", "place"), ("gain", "place")]
+    assert not trees
+    assert all(pair.mass.any() for pair in model.model_.scores.pairs)
+    assert model.privacy_.epsilon <= epsilon
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+@pytest.mark.parametrize("most", [1, 4, 15, 100])
+def test_a_number_is_the_most_pairs(most, at_once):
+    model = fit(interactions=most, at_once=at_once)
+    pairs, trees = keys_of(model)
+    assert len(set(pairs)) == len(pairs) == min(most, 15)
+    assert not trees
+    assert all(pair.values.any() for pair in model.model_.scores.pairs)
+
+
+def test_a_number_of_pairs_is_that_of_each_class():
+    model = fit(target=THREE, epsilon=50.0, interactions=2)
+    outputs = [pair.output for pair in model.model_.scores.pairs]
+    assert np.bincount(outputs).tolist() == [2, 2, 2]
+
+
+def test_a_number_of_pairs_is_for_enough_rows():
+    assert fit(100, epsilon=0.05, interactions=3).model_.scores.kind == "additive"
+    assert fit(100, epsilon=0.05, interactions=0).model_.scores.kind == "additive"
+
+
+def test_pairs_to_try_are_of_large_effects_within_groups():
+    sizes = np.array([0.1, 0.4, 0.2, 0.2, 0.05, 0.05])
+    allowed = Allowed(((0, 1, 2, 3), (2, 3, 4, 5)), (0,) * 6, None, 3)
+    every = {tuple(sorted(p)) for g in allowed.groups for p in itertools.combinations(g, 2)}
+    assert len(every) == 11
+    assert (allowed.n_pairs, allowed.n_tried) == (3, 9)
+    by_size = sorted(every, key=lambda pair: (-sizes[pair[0]] * sizes[pair[1]], pair))
+    for count in range(1, 12):
+        found = allowed.largest_pairs(sizes, count)
+        products = [sizes[first] * sizes[second] for first, second in found]
+        assert set(found) <= every
+        assert len(set(found)) == count
+        assert products == [sizes[first] * sizes[second] for first, second in by_size[:count]]
+    for most, kept, tried in ((11, 11, 0), (10, 10, 11), (1, 1, 3), (99, 11, 0)):
+        own = Allowed(allowed.groups, (0,) * 6, None, most)
+        assert (own.n_pairs, own.n_tried) == (kept, tried)
+    wide = Allowed((tuple(range(3000)),), (0,) * 3000, None, 10)
+    assert (wide.n_pairs, wide.n_tried) == (10, 30)
+    assert len(wide.largest_pairs(np.ones(3000), 30)) == 30
+
+
+def test_the_best_pairs_are_kept():
+    rng = np.random.default_rng(0)
+    X = rng.random((20_000, 6))
+    y = ((X[:, 1] > 0.5) ^ (X[:, 4] > 0.5)).astype(int)
+    features = {name: {"kind": "numeric", "bounds": [0, 1]} for name in "abcdef"}
+    domain = DOMAIN | {"features": features}
+    model = PrivBoostClassifier(3.0, 1e-6, domain, random_state=0, interactions=5).fit(X, y)
+    scores = model.model_.scores
+    assert (1, 4) in [pair.features for pair in scores.pairs]
+    assert float((model.predict(X) == y).mean()) > 0.9
+
+
+@pytest.mark.parametrize("target", [CLASSES, NUMBER])
+@pytest.mark.parametrize("how", [{}, {"interactions": 3}, {"at_once": 3}])
+def test_members_of_a_group_alone_interact(target, how):
+    groups = [["job", "age"], ["gain", "flag", "step", "gain"], ("place",)]
+    model = fit(target=target, epsilon=50.0, interaction_constraints=groups, **how)
+    pairs, trees = keys_of(model)
+    assert pairs
+    assert bool(trees) == ("interactions" not in how)
+    for own in [*map(set, pairs), *trees]:
+        assert own <= {"age", "job"} or own <= {"gain", "flag", "step"}
+    if not how:
+        assert {"age", "job"} in trees
+        assert {"gain", "flag", "step"} in trees
+    listed = model.privacy_.parameters["interaction_constraints"]
+    assert [*map(list, listed)] == [["age", "job"], ["flag", "gain", "step"], ["place"]]
+
+
+def test_groups_of_one_leave_no_interactions():
+    groups = [["age"], ["job"], ["age"]]
+    assert fit(epsilon=50.0, interaction_constraints=groups).model_.scores.kind == "additive"
+
+
+def test_one_group_of_all_is_the_same_as_none():
+    features = list(make_domain().feature_names)
+    own, other = (
+        fit(interaction_constraints=groups).decision_function(make_frame(50, 3))
+        for groups in (None, [features])
+    )
+    assert (own == other).all()
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"interactions": ["age*job", ("gain", "age")]},
+        {"interactions": 2, "at_once": 2},
+        {"interaction_constraints": [["age", "job"], ["gain", "age", "step"]]},
+    ],
+)
+@pytest.mark.parametrize("target", [CLASSES, THREE])
+def test_they_are_the_same_on_a_hostile_backend(how, target):
+    rows = make_frame(50, 5)
+    here, there = (
+        fit(600, target, n_estimators=20, **how, **where)
+        for where in ({}, {"backend": HostileBackend})
+    )
+    assert (here.decision_function(rows) == there.decision_function(rows)).all()
+    assert here.privacy_.plan == there.privacy_.plan
+
+
+def test_parties_of_a_federation_have_the_same_plan():
+    how = {"interactions": [("age", "job"), "gain*age"], "monotone": {"age": 1}}
+    sent = shared_parameters(how)
+    plans = [PrivBoostClassifier(domain=make_domain(), **own).preview() for own in (how, sent)]
+    assert plans[0].privacy.plan == plans[1].privacy.plan
+    listed = [["age", "job"], ["gain", "flag"]]
+    sent = shared_parameters({"interaction_constraints": listed})
+    assert sent == {"interaction_constraints": listed}
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"interactions": ["age*nobody"]}, "interactions: there is no feature 'nobody'"),
+        ({"interactions": ["age*jbo"]}, "did you mean 'job'"),
+        ({"interactions": ["age"]}, "a pair is two different features"),
+        ({"interactions": ["age*age"]}, "a pair is two different features"),
+        ({"interactions": ["age*job*gain"]}, "a pair is two different features"),
+        ({"interactions": [("age", 3)]}, "a pair is two different features"),
+        ({"interactions": [3]}, "a pair is two different features"),
+        ({"interactions": []}, "interactions must be True, False, a number of pairs, or pairs"),
+        ({"interactions": {"age": "job"}}, "interactions must be True, False"),
+        ({"interactions": 0.9}, "interactions must be a whole number"),
+        ({"interactions": -1}, "interactions must be a whole number"),
+        ({"interactions": 501}, "at most 500"),
+        ({"interactions": "pairwise"}, "a pair is two different features"),
+        ({"interactions": ["age*job"], "delta": 0}, "pairs need a delta above 0"),
+        (
+            {"interactions": ["age*job"], "interaction_constraints": [["age", "job"]]},
+            "give interaction_constraints, or the pairs themselves",
+        ),
+        ({"interaction_constraints": "pairwise"}, "interactions=10"),
+        ({"interaction_constraints": "no_interactions"}, "interactions=False"),
+        ({"interaction_constraints": [[0, 1]]}, "must be groups of names of features"),
+        ({"interaction_constraints": ["age", "job"]}, "must be groups of names of features"),
+        ({"interaction_constraints": [[]]}, "must be groups of names of features"),
+        ({"interaction_constraints": 3}, "must be groups of names of features"),
+        ({"interaction_constraints": {"age": ["job"]}}, "must be groups of names of features"),
+        ({"interaction_constraints": [["age", "nobody"]]}, "there is no feature 'nobody'"),
+    ],
+)
+def test_other_interactions_are_refused_before_anything_is_spent(how, words, tmp_path):
+    ledger = tmp_path / "ledger"
+    model = PrivBoostClassifier(**{"domain": make_domain(), "ledger": ledger} | how)
+    with pytest.raises(ValueError, match=words):
+        model.fit(make_frame(20))
+    assert not ledger.exists()
+
+
+def test_names_are_checked_where_a_domain_is_to_be_learned():
+    given = {"target": {"classes": ["low", "high"]}}
+    how = {"epsilon": 3.0, "domain_given": given, "random_state": 1}
+    for own in ({"interactions": ["age*nobody"]}, {"interaction_constraints": [["nobody", "age"]]}):
+        with pytest.raises(ValueError, match="no feature 'nobody'"):
+            PrivBoostClassifier(**how, **own).fit(make_frame(50), "income")
+    model = PrivBoostClassifier(**how, interactions=["age*gain"], n_estimators=8)
+    model.fit(make_frame(500), "income")
+    assert keys_of(model)[0] == [("age", "gain")]
+
+
+def test_groups_are_listed_where_they_are_given():
+    plain = PrivBoostClassifier(domain=make_domain()).preview().privacy
+    assert "interaction_constraints" not in plain.parameters
+    named = PrivBoostClassifier(domain=make_domain(), interaction_constraints=[["age", "job"]])
+    report = PrivBoostClassifier(
+        domain=make_domain(), interaction_constraints=[["job", "age"], ["gain"]]
+    )
+    assert named.preview().privacy.plan != plain.plan
+    assert "<td>age, job; gain</td>" in report.preview().privacy.to_html()

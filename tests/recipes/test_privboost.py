@@ -272,11 +272,6 @@ def test_the_digest_follows_everything_in_the_plan():
     assert len({base, *(plan.digest for plan in others)}) == 6
 
 
-def test_a_number_has_no_probabilities_to_calibrate():
-    with pytest.raises(ValueError, match="calibration_share must be 0 for a number"):
-        plan_for(make_domain(NUMBER), calibration_share=0.1)
-
-
 def test_calibration_mends_what_a_narrow_clip_does_to_probabilities():
     """A clip far below the gradients makes scores too small; counts by score tell."""
     rng = np.random.default_rng(0)

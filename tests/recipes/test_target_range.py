@@ -31,6 +31,7 @@ from privboost.recipes.common.target_range import (
     CAREFUL,
     KEEN,
     PASSES,
+    WHOLE_RANGE,
     as_normal,
     find_target_range,
     full_cells,
@@ -157,7 +158,7 @@ def test_each_regressor_looks_as_often_as_it_planned_and_no_more(kind):
     assert planned == [PASSES]
     assert plan.accountant.compose(plan.releases).epsilon(delta) <= 1.0
     curator = Noiseless(encode_training(plan.encoder, table()).blocks)
-    span = find_target_range(curator, plan)
+    span = find_target_range(curator, plan).ends
     assert curator.asked == [plan.range_release] * PASSES
     assert (curator.told[-1].low, curator.told[-1].high) == span
     # A thirtieth of the bounds is full.
@@ -165,7 +166,7 @@ def test_each_regressor_looks_as_often_as_it_planned_and_no_more(kind):
     off = kind(1.0, delta, domain, span_share=0.0, **FEW)
     off = off._plan(plan.encoder, None, Budget(1.0, delta))
     assert off.range_release is None
-    assert find_target_range(None, off) == FULL_RANGE
+    assert find_target_range(None, off) is WHOLE_RANGE
 
 
 @pytest.mark.parametrize("kind", REGRESSORS)

@@ -47,7 +47,9 @@ OfDomainRows = Annotated[
 ]
 OfRecipe = Annotated[Recipe, "How to boost: see docs/recipes.md.", TRAINING]
 Parameters = Annotated[
-    list[str] | None, "Another parameter, as name=value; a mapping is JSON. Repeatable.", TRAINING
+    list[str] | None,
+    "Another parameter, as name=value; a mapping or list is JSON. Repeatable.",
+    TRAINING,
 ]
 Jobs = Annotated[int | None, "Threads, at most; by default as many as pay.", TRAINING]
 NewModel = Annotated[Path, "Where to write the model.", OUTPUT]

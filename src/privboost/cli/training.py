@@ -436,6 +436,13 @@ def evaluate(
 
 _WITHOUT_OPTION = {"accountant", "domain_share"}
 """Arguments of all estimators that --set takes; the others have options of their own, or none."""
+_OPTIONS = {
+    "domain": "--domain",
+    "random_state": "--seed",
+    "n_jobs": "--jobs",
+    "sample_weight_bound": "--weight-bound",
+}
+"""Options for what other libraries call by names that --set answers."""
 _PYTHON_LITERALS = {"True": "true", "False": "false", "None": "null"}
 
 
@@ -454,6 +461,7 @@ def has_classes(domain: Domain) -> bool:
 
 def read_parameters(settings: list[str] | None, estimator: Any) -> dict[str, Any]:
     """Read name=value pairs of --set, a value as JSON or else as text."""
+    from privboost.estimators.foreign_parameters import foreign_name_hint
     from privboost.estimators.parameters import ClassArguments, RunArguments, WeightArguments
 
     kinds = (RunArguments, ClassArguments, WeightArguments)
@@ -465,6 +473,9 @@ def read_parameters(settings: list[str] | None, estimator: Any) -> dict[str, Any
         if not equals or name not in names:
             near = get_close_matches(name, names, 1)
             hint = f"did you mean {near[0]}? " if near and equals else ""
+            foreign = foreign_name_hint(name, [*names, *_OPTIONS], _OPTIONS) if equals else ""
+            if foreign:
+                raise typer.BadParameter(f"{setting!r}: {foreign}")
             raise typer.BadParameter(
                 f"{setting!r}: {hint}name=value is needed, with one of {', '.join(names)}"
             )

@@ -51,6 +51,9 @@ NODES = _struct(
     ("u4", "n node_bytes n_parts parts nodes cells copies all_cells chunk maps map_bytes"),
 )
 START = _struct(("u8", "minus_label state"), ("i8", "middle half steps"), ("u4", "n"))
+PREDICTIONS = _struct(
+    ("u8", "minus_label state kept bounded"), ("i8", "middle half steps"), ("u4", "n limit")
+)
 CHARGE = _struct(
     ("u8", "label state weight left active table begin end"),
     ("u4", "own lines size shift steps weight_steps"),

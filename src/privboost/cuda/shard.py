@@ -237,19 +237,33 @@ class DeviceShard(DeviceState):
 
     def sum_by_score(self, edges: np.ndarray, classes: int, summand: Summand) -> np.ndarray:
         """Return sums by interval of the score and class."""
+        within = self.state(summand.output)
+        return self._sum_by_interval(within, edges, classes, summand)
+
+    def sum_by_prediction(self, edges: np.ndarray, limit: int, summand: Summand) -> np.ndarray:
+        """Return sums by interval of the prediction."""
+        kept, bounded = self.bounded_predictions(summand.output, limit)
+        return self._sum_by_interval(kept, edges, 1, summand, bounded)
+
+    def _sum_by_interval(
+        self, within: Any, edges: np.ndarray, classes: int, summand: Summand, state: Any = None
+    ) -> np.ndarray:
+        """Return sums by interval of some numbers and class; see `look_up` for the state."""
         rows, device, count = self.rows, self._device, (len(edges) + 1) * classes
         cells = rows.scratch(np.uint32)
-        task = Task(CELLS, state=device.address(self.state(summand.output)))
+        task = Task(CELLS, state=device.address(within))
         task.set(label=device.address(rows.label), out=device.address(cells), n=rows.n)
         task.set(own=self.own(summand.output), classes=classes)
         task.set(n_edges=len(edges), edges=task.put(edges))
         device.launch("score_cells", task, **spread(device, rows.n))
-        return self._add_up([Part((cells,), (None,), (count,))], count, summand)
+        return self._add_up([Part((cells,), (None,), (count,))], count, summand, state)
 
-    def _add_up(self, parts: Sequence[Part], cells: int, summand: Summand) -> np.ndarray:
+    def _add_up(
+        self, parts: Sequence[Part], cells: int, summand: Summand, state: Any = None
+    ) -> np.ndarray:
         """Add the statistics of all rows by cell."""
         active = self.counted(summand.sample)
-        look_up = self.look_up(summand, active)
+        look_up = self.look_up(summand, active, state)
         out = self._device.zeros((cells, 2), np.int64)
         sum_parts(self._device, look_up, parts, out, self.rows.weight is not None)
         return self._device.fetch(out)

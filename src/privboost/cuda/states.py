@@ -8,7 +8,17 @@ import numpy as np
 
 from privboost._core.grid import BUDGET_STEPS, FULL_RANGE, SCORE_STEPS, WEIGHT_STEPS
 from privboost.cuda.aes import ROUND_TABLE, round_keys
-from privboost.cuda.device import CHARGE, LINES, LOOK_UP, PAIRS, SAMPLE, START, Task, spread
+from privboost.cuda.device import (
+    CHARGE,
+    LINES,
+    LOOK_UP,
+    PAIRS,
+    PREDICTIONS,
+    SAMPLE,
+    START,
+    Task,
+    spread,
+)
 from privboost.cuda.rows import DeviceRows
 from privboost.engine.look_ups import NO_EDGES, need_lines, need_same_lines
 from privboost.engine.protocol import BaseShard, Summand
@@ -65,12 +75,25 @@ class DeviceState(BaseShard):
 
     def reset(self, output: int) -> None:
         """Reset the scores of one output."""
-        rows, device, (low, high) = self.rows, self.rows.device, self._range
-        binned = self._lines is not None
-        task = Task(START, minus_label=0 if binned else device.address(rows.minus_label))
-        task.set(state=device.target(self._state[output]))
-        task.set(middle=(low + high) // 2, half=(high - low) // 2, steps=SCORE_STEPS, n=rows.n)
-        device.launch("begin_states", task, **spread(device, rows.n))
+        task = self._about_start(Task(START, state=self.rows.device.target(self._state[output])))
+        self.rows.device.launch("begin_states", task, **spread(self.rows.device, self.rows.n))
+
+    def bounded_predictions(self, output: int, limit: int) -> tuple[Any, Any]:
+        """Return predictions within ± `limit`, and the states of such predictions."""
+        rows, device = self.rows, self.rows.device
+        kept, bounded = rows.allocate(np.int32), rows.allocate(np.int32)
+        task = self._about_start(Task(PREDICTIONS, state=device.address(self.state(output))))
+        task.set(kept=device.target(kept), bounded=device.target(bounded), limit=limit)
+        device.launch("bound_predictions", task, **spread(device, rows.n))
+        return kept, bounded
+
+    def _about_start(self, task: Task) -> Task:
+        """Add to a task what rows' states at the start follow from."""
+        rows, (low, high) = self.rows, self._range
+        binned = self._lines is not None  # then states start at 0
+        task.set(minus_label=0 if binned else rows.device.address(rows.minus_label), n=rows.n)
+        task.set(middle=(low + high) // 2, half=(high - low) // 2, steps=SCORE_STEPS)
+        return task
 
     def use_loss(self, loss: LossTable) -> None:
         """Use another loss from now on."""
@@ -138,8 +161,11 @@ class DeviceState(BaseShard):
         task.set(steps=len(table), weight_steps=WEIGHT_STEPS)
         device.launch("charge_rows", task, **spread(device, end - begin))
 
-    def look_up(self, summand: Summand, active: Any) -> np.ndarray:
-        """Return the arguments by which kernels look up what each active row adds."""
+    def look_up(self, summand: Summand, active: Any, state: Any = None) -> np.ndarray:
+        """Return the arguments by which kernels look up what each active row adds.
+
+        The rows' own states are looked up unless others are given.
+        """
         loss, rows, device = self._loss, self.rows, self.rows.device
         statistics, output = summand.statistics, summand.output
         if loss is None:
@@ -152,7 +178,7 @@ class DeviceState(BaseShard):
             device.address(rows.weight),
         )
         look_up["state"], look_up["active"] = (
-            device.address(self._state[output]),
+            device.address(self._state[output] if state is None else state),
             device.address(active),
         )
         look_up["table"] = device.address(self._tables[statistics])

@@ -204,6 +204,10 @@ class BaseShard(ShardState, ABC):
         """Return sums by interval of the score and class (int64, of shape (…, 2))."""
 
     @abstractmethod
+    def sum_by_prediction(self, edges: np.ndarray, limit: int, summand: Summand) -> np.ndarray:
+        """Return sums by interval of the prediction, which is kept within ± `limit`."""
+
+    @abstractmethod
     def count_votes(
         self, tree: Tree, node_of_leaf: np.ndarray, cells: CellMap, votes: int, output: int
     ) -> np.ndarray:

@@ -13,7 +13,13 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from privboost._core.grid import FACTOR_STEPS, VECTOR_STEPS, Contribution
+from privboost._core.grid import (
+    FACTOR_STEPS,
+    MAX_SCORE,
+    SCORE_STEPS,
+    VECTOR_STEPS,
+    Contribution,
+)
 from privboost.data.design_matrix import Terms
 from privboost.engine.protocol import BaseShard, Message, Summand
 from privboost.randomness.sampling import Sample
@@ -248,14 +254,9 @@ class ScoreCounts(SumQuery, tag="ScoreCounts"):
     sample: Sample | None = None
 
     def __post_init__(self) -> None:
-        edges = self.edges
-        if not isinstance(edges, np.ndarray) or edges.dtype != np.int32 or edges.ndim != 1:
-            raise ValueError("edges of scores must be a one-dimensional int32 array")
-        if len(edges) >= MOST_EDGES or not (edges[1:] > edges[:-1]).all():
-            raise ValueError(f"edges of scores must increase, and be fewer than {MOST_EDGES}")
         if self.classes not in (1, 2):
             raise ValueError("classes must be 1 or 2")
-        object.__setattr__(self, "edges", np.frombuffer(edges.tobytes(), dtype=np.int32))
+        object.__setattr__(self, "edges", _score_edges(self.edges))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -269,6 +270,48 @@ class ScoreCounts(SumQuery, tag="ScoreCounts"):
     def answer(self, shard: BaseShard) -> np.ndarray:
         """Return the exact counts of the rows of one shard."""
         return self._statistics_of(shard.sum_by_score(self.edges, self.classes, self.summand))
+
+
+@dataclass(frozen=True, eq=False)
+class PredictionSums(SumQuery, tag="PredictionSums"):
+    """Sums of gradients and counts by interval of the predicted number.
+
+    The prediction of a row is its state less the state at the start, kept within `limit`: a model
+    predicts nothing beyond the ends of the clipping range.
+
+    Attributes
+    ----------
+    edges : int32 array
+        As in `ScoreCounts`, for predictions.
+    limit : int
+        Bound of predictions, in score steps (±).
+    output, sample
+        As in `SumQuery`.
+    """
+
+    statistics: ClassVar[tuple[str, ...]] = GRADIENT_COUNT
+    edges: np.ndarray
+    limit: int
+    output: int = 0
+    sample: Sample | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "edges", _score_edges(self.edges))
+        if not isinstance(self.limit, int) or not 0 < self.limit < MAX_SCORE * SCORE_STEPS:
+            raise ValueError("a bound of predictions must be a whole number above 0")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the answer: (intervals, statistics)."""
+        return (len(self.edges) + 1, len(self.statistics))
+
+    def bound(self, contribution: Contribution) -> Bound:
+        """Return the sensitivity: a row has one prediction."""
+        return _bound_of_sums(1, self.statistics, contribution)
+
+    def answer(self, shard: BaseShard) -> np.ndarray:
+        """Return the exact sums over the rows of one shard."""
+        return self._statistics_of(shard.sum_by_prediction(self.edges, self.limit, self.summand))
 
 
 @dataclass(frozen=True, eq=False)
@@ -428,6 +471,15 @@ def need_cells(cells: object, separate: bool = False) -> None:
         raise ValueError("cells must be a CellMap")
     if separate and not cells.apart:
         raise ValueError("each part must be one feature that no other part has")
+
+
+def _score_edges(edges: object) -> np.ndarray:
+    """Return a copy of the edges of score intervals that nobody can change, checked."""
+    if not isinstance(edges, np.ndarray) or edges.dtype != np.int32 or edges.ndim != 1:
+        raise ValueError("edges of scores must be a one-dimensional int32 array")
+    if len(edges) >= MOST_EDGES or not (edges[1:] > edges[:-1]).all():
+        raise ValueError(f"edges of scores must increase, and be fewer than {MOST_EDGES}")
+    return np.frombuffer(edges.tobytes(), dtype=np.int32)
 
 
 def _need_statistics(statistics: tuple[str, ...]) -> None:

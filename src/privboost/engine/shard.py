@@ -237,17 +237,45 @@ class Shard(BaseShard):
 
     def sum_by_score(self, edges: np.ndarray, classes: int, summand: Summand) -> np.ndarray:
         """Return sums by interval of the score and class."""
-        output = summand.output
-        kinds = kind_of_label(output, self._n_outputs)
+
+        def states_of(k: int) -> tuple[np.ndarray, np.ndarray]:
+            state = self._state[k][summand.output]
+            return state, state
+
+        return self._sum_by_interval(edges, classes, summand, states_of)
+
+    def sum_by_prediction(self, edges: np.ndarray, limit: int, summand: Summand) -> np.ndarray:
+        """Return sums by interval of the prediction."""
+
+        def states_of(k: int) -> tuple[np.ndarray, np.ndarray]:
+            start = self._initial_state(self._rows[k])
+            kept = np.clip(self._state[k][summand.output] - start, -limit, limit)
+            return kept, start + kept
+
+        return self._sum_by_interval(edges, 1, summand, states_of)
+
+    def _sum_by_interval(
+        self,
+        edges: np.ndarray,
+        classes: int,
+        summand: Summand,
+        states_of: Callable[[int], tuple[np.ndarray, np.ndarray]],
+    ) -> np.ndarray:
+        """Return sums by interval and class.
+
+        `states_of` returns of a block the numbers that lie in intervals, and the states by which
+        statistics are looked up.
+        """
+        kinds = kind_of_label(summand.output, self._n_outputs)
         look_up = self._look_up(summand)
 
         def act(first: int, last: int) -> np.ndarray:
             out = np.zeros(((len(edges) + 1) * classes, 2), dtype=np.int64)
             for k in range(first, last):
-                block, state = self._rows[k], self._state[k][output]
+                block, (within, state) = self._rows[k], states_of(k)
                 cells = np.empty(len(block), dtype=np.uint32)
-                kernels.score_cells(state, edges, block.label, kinds, classes, cells)
-                pairs = self._pairs(k, look_up, output, self._counted(k, summand.sample))
+                kernels.score_cells(within, edges, block.label, kinds, classes, cells)
+                pairs = self._pairs(k, look_up, state, self._counted(k, summand.sample))
                 kernels.sum_pairs(cells, pairs, out)
             return out
 
@@ -275,7 +303,7 @@ class Shard(BaseShard):
         vectors, look_up, output = self._vectors(), self._look_up(summand), summand.output
 
         def add(k: int, out: np.ndarray) -> None:
-            vectors.add_gradients(k, self._pairs(k, look_up, output, None), out)
+            vectors.add_gradients(k, self._pairs(k, look_up, self._state[k][output], None), out)
 
         return self._add_up_vectors((vectors.terms.n_coordinates,), add)
 
@@ -341,12 +369,13 @@ class Shard(BaseShard):
             self._addresses[output] = addresses(state[output] for state in self._state)
         return self._addresses[output]
 
-    def _pairs(self, k: int, look_up: LookUp, output: int, active: np.ndarray | None) -> np.ndarray:
-        """Look up the packed statistics of a block's rows."""
+    def _pairs(
+        self, k: int, look_up: LookUp, state: np.ndarray, active: np.ndarray | None
+    ) -> np.ndarray:
+        """Look up the packed statistics of a block's rows, given their states."""
         block = self._rows[k]
         first_entry, *table = look_up
         pairs = np.empty(len(block), dtype=np.int64)
-        state = self._state[k][output]
         label = block.label if self._lines is None else self._lines.arrays[k]
         kernels.row_statistics(label, first_entry, state, *table, block.weight, active, pairs)
         return pairs

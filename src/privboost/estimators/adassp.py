@@ -39,6 +39,7 @@ from privboost.recipes.adassp import (
 )
 from privboost.recipes.common.coordinates import named_features
 from privboost.recipes.common.plan import Budget
+from privboost.recipes.common.target_range import TargetRange
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +127,12 @@ class AdaSSPEstimator(PresetEstimator):
         return named_features(self.products)
 
     def _boost(
-        self, curator: Curator, plan: AdaSSPPlan, public_choices: KeyStream, track: Any
+        self,
+        curator: Curator,
+        plan: AdaSSPPlan,
+        target_range: TargetRange,
+        public_choices: KeyStream,
+        track: Any,
     ) -> LinearScores:
         return boost_adassp(curator, plan, track)  # which has no random structure
 

@@ -40,6 +40,7 @@ from privboost.domain_inference.partial_domain import (
 )
 from privboost.domain_inference.within_fit import DomainInference
 from privboost.estimators.class_weights import check_class_weight, weights_in_order
+from privboost.estimators.foreign_parameters import answers_foreign_names, foreign_name_hint
 from privboost.estimators.parameters import check_arguments
 from privboost.estimators.preparation import (
     FitArguments,
@@ -62,7 +63,7 @@ from privboost.models.model import Model, save_model
 from privboost.randomness.keystream import KeyStream
 from privboost.recipes import ESTIMATORS
 from privboost.recipes.common.plan import Budget, PublicRows, within_account
-from privboost.recipes.common.target_range import find_target_range
+from privboost.recipes.common.target_range import TargetRange, find_target_range
 
 _ANY_FEATURE = (NumericFeature("x", (0, 1)),)
 _ANY_DOMAIN = {
@@ -98,6 +99,7 @@ class PrivateEstimator(BaseEstimator, ABC):
                 )
             return super().__getattribute__(name)  # raises AttributeError
 
+    @answers_foreign_names
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train a private model.
 
@@ -148,6 +150,16 @@ class PrivateEstimator(BaseEstimator, ABC):
         self._warn_of_defects()
         return self
 
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters of this estimator, as scikit-learn does."""
+        known = self.get_params(deep=False)
+        for name in params:
+            hint = "" if name in known else foreign_name_hint(name, known)
+            if hint:
+                raise ValueError(f"{type(self).__name__} has no parameter {name!r}; {hint}")
+        set_: Self = super().set_params(**params)
+        return set_
+
     def _prepare(self, X: Any, y: Any, sample_weight: Any) -> Preparation:
         """Open the table, and choose the kind of preparation that it needs."""
         self._budget()  # the first parameter that is checked
@@ -177,9 +189,10 @@ class PrivateEstimator(BaseEstimator, ABC):
             backend = run.run_settings.open_backend([run.load])
         try:
             curator = run.curator(backend)
-            find_target_range(curator, run.plan)
+            target_range = find_target_range(curator, run.plan)
             public_choices = run.public_choices()
-            scores = self._boost(curator, run.plan, public_choices, rounds_bar(bool(self.verbose)))
+            bar = rounds_bar(bool(self.verbose))
+            scores = self._boost(curator, run.plan, target_range, public_choices, bar)
         finally:
             backend.close()
         task = run.plan.task
@@ -203,8 +216,18 @@ class PrivateEstimator(BaseEstimator, ABC):
         """Plan all releases, and calibrate the noise."""
 
     @abstractmethod
-    def _boost(self, curator: Curator, plan: Any, public_choices: KeyStream, track: Any) -> Any:
-        """Train on released values; `public_choices` is the randomness of public choices."""
+    def _boost(
+        self,
+        curator: Curator,
+        plan: Any,
+        target_range: TargetRange,
+        public_choices: KeyStream,
+        track: Any,
+    ) -> Any:
+        """Train on released values; `public_choices` is the randomness of public choices.
+
+        `target_range` has the noisy counts of a number's labels, if any were released.
+        """
 
     def preview(self, *, weighted: bool = False, n_rows: int | None = None) -> Preview:
         """Return the guarantee and price of a `fit`, without any row.

@@ -19,6 +19,7 @@ from privboost.mechanisms.curator import Curator
 from privboost.models.trees import TreeScores
 from privboost.randomness.keystream import KeyStream, public_generator
 from privboost.recipes.common.plan import Budget
+from privboost.recipes.common.target_range import TargetRange
 from privboost.recipes.dpxgb import PRESETS, DPXGBParameters, DPXGBPlan, boost_dpxgb, plan_dpxgb
 
 
@@ -41,7 +42,12 @@ class DPXGBEstimator(TreeEstimator):
         return plan_dpxgb(self.get_params(deep=False), encoder, weight_bound, budget)
 
     def _boost(
-        self, curator: Curator, plan: DPXGBPlan, public_choices: KeyStream, track: Any
+        self,
+        curator: Curator,
+        plan: DPXGBPlan,
+        target_range: TargetRange,
+        public_choices: KeyStream,
+        track: Any,
     ) -> TreeScores:
         return boost_dpxgb(curator, plan, public_generator(public_choices), track)
 

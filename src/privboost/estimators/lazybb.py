@@ -14,6 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from privboost._core.checks import check_share
 from privboost.data.encoding import Encoder
 from privboost.estimators.base import PrivateClassifier
+from privboost.estimators.foreign_parameters import answers_foreign_names
 from privboost.estimators.mixins import TreeEstimator
 from privboost.estimators.parameters import (
     ClassArguments,
@@ -28,6 +29,7 @@ from privboost.mechanisms.utilities import MOST_VOTES
 from privboost.models.votes import NO_COUNT, VoteScores
 from privboost.randomness.keystream import KeyStream
 from privboost.recipes.common.plan import Budget
+from privboost.recipes.common.target_range import TargetRange
 from privboost.recipes.lazybb import (
     PRESETS,
     LazyBBParameters,
@@ -105,6 +107,7 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):
         own = {"n_estimators": votes, "learning_rate": gamma / 4, "density": kappa}
         return cls(**(own | parameters))
 
+    @answers_foreign_names
     def fit(  # type: ignore[override]
         self, X: Any, y: Any = None
     ) -> LazyBBClassifier:
@@ -183,6 +186,11 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):
         return plan_lazybb(self.get_params(deep=False), encoder, budget, n_rows)
 
     def _boost(
-        self, curator: Curator, plan: LazyBBPlan, public_choices: KeyStream, track: Any
+        self,
+        curator: Curator,
+        plan: LazyBBPlan,
+        target_range: TargetRange,
+        public_choices: KeyStream,
+        track: Any,
     ) -> VoteScores:
         return boost_lazybb(curator, plan, track)  # which has no random structure

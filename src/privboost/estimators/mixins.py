@@ -1,16 +1,45 @@
-"""Parts of estimators: presets, probabilities where the loss gives log-odds, staged predictions."""
+"""Parts of estimators: named features, presets, probabilities of the loss, staged predictions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from privboost._core.checks import check_choice
+from privboost.data.domain import Domain
+from privboost.data.features import NumericFeature
+from privboost.domain_inference.within_fit import DomainInference
 from privboost.estimators.base import PrivateClassifier, PrivateEstimator
+from privboost.estimators.preparation import FitArguments, MakePlan
 from privboost.losses.base import loss_of, losses_of
+from privboost.recipes.common.plan import Budget
+
+
+class MonotoneEstimator(PrivateEstimator):
+    """Adds checks of the features that parameters name where the domain is still to be inferred."""
+
+    def _named_features(self) -> list[str]:
+        named = getattr(self, "monotone", None)
+        return [str(name) for name in named] if isinstance(named, Mapping) else []
+
+    def _stand_in(self) -> Domain:
+        spare, named = super()._stand_in(), dict.fromkeys(self._named_features())
+        more = tuple(NumericFeature(name, (0, 1)) for name in named if name != "x")
+        target = replace(spare.target, name="y".join(["", *named, ""]))  # unlike any of them
+        return Domain((*spare.features, *more), target) if named else spare
+
+    def _inference(
+        self, given: FitArguments, make_plan: MakePlan, budget: Budget
+    ) -> tuple[DomainInference, Any]:
+        inference, plan = super()._inference(given, make_plan, budget)
+        if plan.settings.monotone:
+            inference.check_numbers("monotone", [name for name, _ in plan.settings.monotone])
+            inference.check_two_classes("monotone")
+        return inference, plan
 
 
 class PresetEstimator(PrivateEstimator):

@@ -13,6 +13,7 @@ from dataclasses import KW_ONLY, dataclass, fields, is_dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from privboost._core.checks import did_you_mean
+from privboost.estimators.foreign_parameters import foreign_name_hint
 from privboost.recipes.common.parameters import BY_TASK, declared, parameter
 
 _P = ParamSpec("_P")
@@ -283,7 +284,8 @@ def check_arguments(kind: type, by_place: tuple[Any, ...], by_name: Mapping[str,
         names = [parameter.name for parameter in known]
         for name in by_name:
             if name not in names:
-                hint = did_you_mean(name, names) or f"there are {', '.join(names)}"
+                hint = foreign_name_hint(name, names) or did_you_mean(name, names)
+                hint = hint or f"there are {', '.join(names)}"
                 raise TypeError(f"{kind.__name__} has no parameter {name!r}; {hint}")
     try:
         signature.bind(None, *by_place, **by_name)

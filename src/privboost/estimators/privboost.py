@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from privboost.data.domain import Domain
 from privboost.data.encoding import Encoder
-from privboost.data.features import NumericFeature
-from privboost.domain_inference.within_fit import DomainInference
-from privboost.estimators.base import LogisticClassifier, PrivateEstimator, PrivateRegressor
+from privboost.estimators.base import LogisticClassifier, PrivateRegressor
+from privboost.estimators.mixins import MonotoneEstimator
 from privboost.estimators.parameters import (
     ClassWeightArguments,
     RunArguments,
@@ -18,16 +15,17 @@ from privboost.estimators.parameters import (
     constructor,
     documented,
 )
-from privboost.estimators.preparation import FitArguments, MakePlan
 from privboost.mechanisms.curator import Curator
 from privboost.models.additive import AdditiveScores
 from privboost.models.interactions import InteractionScores
 from privboost.randomness.keystream import KeyStream, public_generator
 from privboost.recipes.common.plan import Budget
+from privboost.recipes.common.target_range import TargetRange
 from privboost.recipes.privboost import (
     PrivBoostParameters,
     PrivBoostPlan,
     boost_privboost,
+    named_in,
     plan_privboost,
 )
 
@@ -39,7 +37,7 @@ class PrivBoostArguments(PrivBoostParameters, ClassWeightArguments, RunArguments
     accountant: str = accountants("gdp", "pld", "rdp")
 
 
-class PrivBoostEstimator(PrivateEstimator):
+class PrivBoostEstimator(MonotoneEstimator):
     """Classifier and regressor of PrivBoost: constructor, plan and boosting."""
 
     @constructor(PrivBoostArguments)
@@ -48,28 +46,21 @@ class PrivBoostEstimator(PrivateEstimator):
     def _plan(self, encoder: Encoder, weight_bound: float | None, budget: Budget) -> PrivBoostPlan:
         return plan_privboost(self.get_params(deep=False), encoder, weight_bound, budget)
 
-    def _stand_in(self) -> Domain:
-        spare, named = super()._stand_in(), self._named_features()
-        more = tuple(NumericFeature(name, (0, 1)) for name in named if name != "x")
-        target = replace(spare.target, name="y".join(["", *named, ""]))  # unlike any of them
-        return Domain((*spare.features, *more), target) if named else spare
-
     def _named_features(self) -> list[str]:
-        return [str(name) for name in self.monotone] if isinstance(self.monotone, Mapping) else []
-
-    def _inference(
-        self, given: FitArguments, make_plan: MakePlan, budget: Budget
-    ) -> tuple[DomainInference, Any]:
-        inference, plan = super()._inference(given, make_plan, budget)
-        if plan.settings.monotone:
-            inference.check_numbers("monotone", self._named_features())
-            inference.check_two_classes("monotone")
-        return inference, plan
+        return [
+            *super()._named_features(),
+            *named_in(self.interactions, self.interaction_constraints),
+        ]
 
     def _boost(
-        self, curator: Curator, plan: PrivBoostPlan, public_choices: KeyStream, track: Any
+        self,
+        curator: Curator,
+        plan: PrivBoostPlan,
+        target_range: TargetRange,
+        public_choices: KeyStream,
+        track: Any,
     ) -> AdditiveScores | InteractionScores:
-        return boost_privboost(curator, plan, public_generator(public_choices), track)
+        return boost_privboost(curator, plan, public_generator(public_choices), track, target_range)
 
 
 @documented

@@ -20,6 +20,7 @@ from privboost.models.trees import TreeScores
 from privboost.randomness.keystream import KeyStream
 from privboost.recipes.common.parameters import parameter
 from privboost.recipes.common.plan import Budget
+from privboost.recipes.common.target_range import TargetRange
 from privboost.recipes.sarus import PRESETS, SarusParameters, SarusPlan, boost_sarus, plan_sarus
 
 
@@ -56,7 +57,12 @@ class SarusEstimator(TreeEstimator):
         return plan_sarus(self.get_params(deep=False), encoder, weight_bound, budget)
 
     def _boost(
-        self, curator: Curator, plan: SarusPlan, public_choices: KeyStream, track: Any
+        self,
+        curator: Curator,
+        plan: SarusPlan,
+        target_range: TargetRange,
+        public_choices: KeyStream,
+        track: Any,
     ) -> TreeScores:
         return boost_sarus(curator, plan, track)  # which has no random structure
 

@@ -8,7 +8,7 @@ from typing import Any
 from privboost._core.progress import rounds_bar
 from privboost.data.encoding import Encoder
 from privboost.estimators.base import PrivateRegressor
-from privboost.estimators.mixins import AnyLossClassifier, TreeClassifier
+from privboost.estimators.mixins import AnyLossClassifier, MonotoneEstimator, TreeClassifier
 from privboost.estimators.parameters import (
     ClassWeightArguments,
     RunArguments,
@@ -23,6 +23,7 @@ from privboost.models.trees import TreeScores
 from privboost.randomness.keystream import KeyStream, public_generator
 from privboost.recipes.common.newton import start_boosting
 from privboost.recipes.common.plan import Budget
+from privboost.recipes.common.target_range import TargetRange
 from privboost.recipes.sbdt import (
     CLASS_PRESETS,
     NUMBER_PRESETS,
@@ -41,7 +42,7 @@ class SBDTArguments(SBDTParameters, ClassWeightArguments, RunArguments):
     accountant: str = accountants("gdp", "pld", "rdp")
 
 
-class SBDTEstimator(StreamEstimator):
+class SBDTEstimator(MonotoneEstimator, StreamEstimator):
     """Classifier and regressor of S-BDT: constructor, plan, boosting and streams."""
 
     @constructor(SBDTArguments)
@@ -57,7 +58,12 @@ class SBDTEstimator(StreamEstimator):
         return plan_sbdt(self.get_params(deep=False), encoder, weight_bound, budget, batch)
 
     def _boost(
-        self, curator: Curator, plan: SBDTPlan, public_choices: KeyStream, track: Any
+        self,
+        curator: Curator,
+        plan: SBDTPlan,
+        target_range: TargetRange,
+        public_choices: KeyStream,
+        track: Any,
     ) -> TreeScores:
         return boost_sbdt(curator, plan, public_generator(public_choices), track)
 

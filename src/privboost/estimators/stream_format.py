@@ -184,8 +184,15 @@ def _check_parameters(document: Any) -> None:
     need(isinstance(document, dict), "parameters", "a mapping is needed")
     known = STREAM_PARAMETERS.issuperset(document)
     need(known, "parameters", "only those of trees, which later batches inherit, are known")
+    slopes = document.get("monotone", {})
+    fine = isinstance(slopes, dict) and all(
+        isinstance(name, str) and type(slope) is int and abs(slope) == 1
+        for name, slope in slopes.items()
+    )
+    need(fine, "parameters.monotone", "1 or -1 for each feature is needed")
     plain = all(
-        value is None or isinstance(value, str | int | float) for value in document.values()
+        value is None or isinstance(value, str | int | float) or name == "monotone"
+        for name, value in document.items()
     )
     need(plain, "parameters", "numbers, strings, true, false or null are needed")
 

@@ -122,6 +122,8 @@ class RowStream:
             )
         if _clips(plan) != self.clips:
             raise ValueError("gradient_clip and hessian_clip must equal those of the first batch")
+        if dict(plan.settings.monotone) != self.parameters.get("monotone", {}):
+            raise ValueError("monotone must equal that of the first batch, whose trees keep to it")
         check_scores(self.most_score + _most_score(plan))
         count = plan.settings.n_updates * plan.task.n_outputs + plan.settings.refinements
         for budget, used in self.budgets:
@@ -173,6 +175,8 @@ class RowStream:
             (source, source.n_read) if isinstance(source, Coded) else (load, source.count_rows())
         )
         newest = Cohort(rows, plan.life, count, run.report())
+        slopes = dict(plan.settings.monotone)  # as they were checked, where there are any
+        plain = {name: value for name, value in parameters.items() if name != "monotone"}
         return replace(
             self,
             encoder=plan.encoder,
@@ -182,7 +186,7 @@ class RowStream:
             most_score=self.most_score + _most_score(plan),
             cohorts=(*before, newest),
             log=tuple(log),
-            parameters=parameters,
+            parameters=plain | ({"monotone": slopes} if slopes else {}),
             unit_kind=run.unit_kind if self.unit_kind == "any" else self.unit_kind,
         )
 

@@ -24,6 +24,7 @@ from privboost.data.targets import ClassTarget
 from privboost.domain_inference.partial_domain import check_classes, check_same_classes
 from privboost.engine.backend import RecordingBackend
 from privboost.estimators.base import PrivateEstimator
+from privboost.estimators.foreign_parameters import answers_foreign_names
 from privboost.estimators.mixins import TreeEstimator
 from privboost.estimators.preparation import (
     DomainAndBudget,
@@ -115,6 +116,7 @@ class StreamEstimator(TreeEstimator):
     def _go_on(self, run: Run, curator: Curator, before: TreeScores) -> TreeScores:
         """Add the trees of a batch."""
 
+    @answers_foreign_names
     def partial_fit(
         self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None
     ) -> Self:
@@ -235,7 +237,7 @@ class StreamEstimator(TreeEstimator):
             assert isinstance(before.scores, TreeScores)
             return self._go_on(run, curator, before.scores), before.span
         target_range = find_target_range(curator, run.plan)
-        return self._go_on(run, curator, self._begin(run, curator)), target_range
+        return self._go_on(run, curator, self._begin(run, curator)), target_range.ends
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -307,6 +309,7 @@ class StreamEstimator(TreeEstimator):
         state.pop("_training", None)
         return state | ({"_stream": None} if "_stream" in state else {})
 
+    @answers_foreign_names
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: D102
         with self._alone(), self._ending_stream():
             self._stream = None

@@ -48,7 +48,15 @@ from privboost.trees.tree import Tree
 
 _Command = TypeVar("_Command")
 _PLACE = "messages"
-_CHECKED_BY_QUERIES = {"statistics", "edges", "classes", "factor", "n_coordinates", "n_terms"}
+_CHECKED_BY_QUERIES = {
+    "statistics",
+    "edges",
+    "limit",
+    "classes",
+    "factor",
+    "n_coordinates",
+    "n_terms",
+}
 """Fields that a query checks itself, or the curator against the terms."""
 
 

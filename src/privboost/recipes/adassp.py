@@ -30,6 +30,12 @@ from privboost.models.linear import LinearScores
 from privboost.models.scores import pool_counts
 from privboost.recipes.common.candidates import check_bins
 from privboost.recipes.common.coordinates import Design, design
+from privboost.recipes.common.mean_correction import (
+    EXPECTED_BIAS,
+    fit_correction,
+    last_release,
+    release_residuals,
+)
 from privboost.recipes.common.parameters import (
     BY_TASK,
     FLAG,
@@ -47,7 +53,6 @@ from privboost.recipes.common.plan import Budget, Plan, PlanBasis, ReleaseShare,
 from privboost.recipes.common.probability_calibration import (
     ScoreCells,
     check_calibration,
-    counts_release,
     release_line,
 )
 from privboost.recipes.common.target_range import plan_target_range
@@ -169,11 +174,11 @@ class AdaSSPParameters(Parameters):
     calibration_share: float = parameter(
         None,
         share(or_else=0),
-        "Share of the budget (on μ²) of the counts of rows by score and class, which calibrate "
-        "probabilities; 0 leaves them out. Default 0.04 with the logistic loss, an intercept and "
-        "no class_weight; without one of them there are none.",
-        by_task=(0.04, 0.0),
-        tasks=("classes",),
+        "Share of the budget (on μ²) of the last release, which calibrates the model: counts of "
+        "rows by score and class for probabilities, the sum of residuals for the mean of a number; "
+        "0 leaves it out. Default 0.04 with an intercept, and for classes with the logistic loss "
+        "and no class_weight; without one of them there is none.",
+        by_task=(0.04, 0.04),
     )
     span_share: float = parameter(BY_TASK, *SPAN_SHARE, by_task=(0.0, 0.05), tasks=("number",))
     bins: int | None = parameter(
@@ -279,9 +284,10 @@ def plan_adassp(
     loss = check_choice("loss", given.get("loss", "squared"), losses_of("classes"))
     intercept = FLAG.check("intercept", given["intercept"])
     defaults: dict[str, Any] = {"learning_rate": 4.0 if loss == "logistic" else 1.0}
-    if not (loss == "logistic" and intercept and given.get("class_weight") is None):
-        defaults["calibration_share"] = 0
     target = Task.of(encoder.domain.target).target
+    calibrated = loss == "logistic" and given.get("class_weight") is None
+    if not (intercept and (calibrated or target == "number")):
+        defaults["calibration_share"] = 0
     settings = AdaSSPParameters.read(given, target, **defaults)
     bins = settings.bins
     coordinates = design(
@@ -333,7 +339,7 @@ def _wanted(
         total * COUNT_SHARE / (1 - COUNT_SHARE) if settings.class_weight == "balanced" else 0.0
     )
     last = settings.calibration_share
-    scores = Planned(counts_release(GaussianRelease, basis.bound), basis.task.n_outputs)
+    scores = Planned(last_release(GaussianRelease, basis.task, basis.bound), basis.task.n_outputs)
     range_share = settings.span_share
     return [
         (
@@ -355,8 +361,8 @@ def boost_adassp(curator: Curator, plan: AdaSSPPlan, track: Track = iter) -> Lin
     Privacy
     -------
     Spends exactly `plan.releases`, whatever the rows: the matrix once, the smallest eigenvalue and
-    class counts if they are planned, for each round and output one vector, and at last the counts
-    by score of each output.
+    class counts if they are planned, for each round and output one vector, and at last the
+    calibration of each output.
     """
     settings, terms = plan.settings, plan.design.terms
     outputs, coordinates = plan.task.n_outputs, terms.n_coordinates
@@ -414,6 +420,12 @@ def _released_lines(
     lines = np.tile([1.0, 0.0], (plan.task.n_outputs, 1))
     errors = np.zeros(plan.task.n_outputs)
     if plan.calibration_release is None:
+        return lines, errors
+    if plan.task.target == "number":
+        curator.publish(SetLinearScores(_on_the_grid(theta[0]), 0))
+        typical = np.empty(0, dtype=np.int32)  # one cell: a linear model has no steps
+        residuals = release_residuals(curator, plan, plan.calibration_release, typical, 0.0)
+        lines[0] = fit_correction(residuals, typical, EXPECTED_BIAS)
         return lines, errors
     curator.publish(UseLoss(plan.task.table(1.0, 1.0)))
     cells = ScoreCells.around(np.zeros(0))
@@ -617,12 +629,12 @@ _PUBLISHED: dict[str, Any] = {
     "tail": 0.0,
     "intercept": False,  # X has no constant column
     "norm_bound": "longest",
+    "calibration_share": 0.0,
 }
 PRESETS = {"Algorithm2": _PUBLISHED, "AdaSSP": {"n_estimators": 1} | _PUBLISHED}
 """Published algorithm, with any number of rounds, and AdaSSP, which it boosts."""
 CLASS_PRESETS = {
-    name: {"loss": "squared", "class_weight": None, "calibration_share": 0.0} | preset
-    for name, preset in PRESETS.items()
+    name: {"loss": "squared", "class_weight": None} | preset for name, preset in PRESETS.items()
 }
 NUMBER_PRESETS = {name: {"span_share": 0.0} | preset for name, preset in PRESETS.items()}
 """The same for each task."""

@@ -36,6 +36,7 @@ from privboost.recipes.common.candidates import (
     splits_of,
 )
 from privboost.recipes.common.initial_score import initial_release
+from privboost.recipes.common.mean_correction import calibrate, last_release
 from privboost.recipes.common.newton import NewtonPlan, NewtonStep
 from privboost.recipes.common.parameters import (
     SPAN_SHARE,
@@ -48,11 +49,7 @@ from privboost.recipes.common.parameters import (
     share,
 )
 from privboost.recipes.common.plan import Budget, PlanBasis, ReleaseShare, Task
-from privboost.recipes.common.probability_calibration import (
-    calibrate_scores,
-    check_calibration,
-    counts_release,
-)
+from privboost.recipes.common.probability_calibration import check_calibration
 from privboost.recipes.common.target_range import plan_target_range
 from privboost.reports.report import at_most_rows
 from privboost.trees.tree import stump
@@ -123,9 +120,10 @@ class DPXGBParameters(Parameters):
     calibration_share: float = parameter(
         None,
         share(or_else=0),
-        "Share of the budget (on μ²) of the counts of rows by score and class, which calibrate "
-        "probabilities; 0 leaves them out. Default 0.04 for classes; a number has none.",
-        by_task=(0.04, 0.0),
+        "Share of the budget (on μ²) of the last release, which calibrates the model: counts of "
+        "rows by score and class for probabilities, sums of residuals by prediction for the mean "
+        "of a number; 0 leaves it out.",
+        by_task=(0.04, 0.04),
     )
     shares: tuple[float, float, float] = parameter(
         (0.1, 0.6, 0.3),
@@ -226,7 +224,7 @@ def _wanted(basis: PlanBasis, step: NewtonStep, settings: DPXGBParameters) -> li
     total, range_share = sum(share for _, _, share in parts), settings.span_share
     rest = 1 - settings.init_share - settings.calibration_share - range_share
     init = Planned(initial_release(GaussianRelease, 1.0, bound), outputs)
-    scores = Planned(counts_release(GaussianRelease, bound), outputs)
+    scores = Planned(last_release(GaussianRelease, basis.task, bound), outputs)
     return [
         ("range_release", plan_target_range(basis, range_share, GaussianRelease), range_share),
         ("init_release", init, settings.init_share),
@@ -242,10 +240,10 @@ def boost_dpxgb(
 
     Privacy
     -------
-    Spends `plan.releases`: the initial score, those of `add_trees`, and the counts by score.
+    Spends `plan.releases`: the initial score, those of `add_trees`, and the calibration.
     """
     model = add_trees(curator, plan, generator, newton.start_boosting(curator, plan), track)
-    return calibrate_scores(curator, plan, plan.calibration_release, model)
+    return calibrate(curator, plan, plan.calibration_release, model)
 
 
 def add_trees(

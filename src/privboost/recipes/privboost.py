@@ -11,21 +11,20 @@ are counted by score and class, and two numbers calibrate probabilities.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, ClassVar
 
 import numpy as np
 
-from privboost._core.checks import is_number, shown
+from privboost._core.checks import check_count, did_you_mean, is_number, shown
 from privboost._core.grid import SCORE_STEPS
 from privboost._core.progress import Track
 from privboost.accounting.events import Planned
 from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease, NoisySums
 from privboost.data.encoding import Encoder
-from privboost.data.features import CategoricalFeature
 from privboost.data.targets import NumberTarget, has_log_bounds
 from privboost.engine.queries import CellSums, TreeSums
 from privboost.engine.updates import AddCellValues, AddTreeValues, Start
@@ -42,7 +41,7 @@ from privboost.recipes.common.initial_score import (
     publish_initial_scores,
     release_initial_scores,
 )
-from privboost.recipes.common.interactions import Interactions
+from privboost.recipes.common.interactions import Allowed, Interactions
 from privboost.recipes.common.log_scale import (
     Exposure,
     LogScale,
@@ -51,9 +50,10 @@ from privboost.recipes.common.log_scale import (
     plan_label_counts,
     release_log_scale,
 )
+from privboost.recipes.common.mean_correction import calibrate, last_release
+from privboost.recipes.common.monotone import MONOTONE, check_slopes, slopes_of
 from privboost.recipes.common.noise_replay import NoiseReplay
 from privboost.recipes.common.parameters import (
-    FLAG,
     SPAN_SHARE,
     Constraint,
     Parameters,
@@ -66,17 +66,13 @@ from privboost.recipes.common.parameters import (
 )
 from privboost.recipes.common.plan import Budget, Plan, PlanBasis, PublicRows, Task, check_grid
 from privboost.recipes.common.posterior import Noise, largest_value
-from privboost.recipes.common.probability_calibration import (
-    calibrate_scores,
-    check_calibration,
-    counts_release,
-)
+from privboost.recipes.common.probability_calibration import check_calibration
 from privboost.recipes.common.quantile_scale import (
     QuantileScale,
     plan_quantile_releases,
     release_quantile_scale,
 )
-from privboost.recipes.common.target_range import plan_target_range
+from privboost.recipes.common.target_range import WHOLE_RANGE, TargetRange, plan_target_range
 from privboost.trees.cell_map import CellMap
 
 SWEEPS, PURE_SWEEPS = 12, 3
@@ -96,9 +92,6 @@ rounds. Other effects move in between, and where noise is too small to hide that
 _FINE = 4.0
 """Cells for each bin from which numbers have finer bins."""
 
-_CORRECTION_SHARE = 0.04
-"""Default share of the release that corrects the mean, with a log link."""
-
 _RESERVED_WHAT = "reserve for all questions, divided once rows are counted"
 """Description of the reserved release; the releases that replace it have their own."""
 
@@ -106,6 +99,7 @@ _TYPICAL = {"classes": 0.5, "number": 0.15}
 """θ₀: size of an effect that a measurement should detect, by target."""
 
 _SPREAD = {"classes": 1.0, "number": 0.05}
+
 """φ: variance of gradients, for a sum of Hessians of 1."""
 
 _CLEAR = 4.0
@@ -113,6 +107,16 @@ _CLEAR = 4.0
 
 _CLIP = 0.3
 """Clip of gradients: of a number, and of classes where features have the strength `_STRENGTH`."""
+
+_CLIPS = np.geomspace(0.1, 2.0, 27)
+"""Clips of a number's gradients, in half widths of its range, of which one is chosen."""
+
+_NOISE_OF_CLIP = 200.0
+"""Noise of a prediction with a clip of 1: in parts of that of a mean of all rows in all rounds
+together, and of the root of the number of features."""
+
+_LEAST_CLIP = 0.7
+"""Least clip, in standard deviations of labels: below it, far labels say next to nothing."""
 
 _STRENGTH = 50.0
 """Rows for each feature, in standard deviations of the noise of all rounds together."""
@@ -142,22 +146,73 @@ _MOST_CLIP = 1e3
 """Largest clip of Hessians: none is above 1, and far larger noise would hide them."""
 
 
-def _check_monotone(name: str, value: Any) -> tuple[tuple[str, int], ...]:
-    """Return the features with a monotone effect and their directions, sorted by name."""
-    if value is None or isinstance(value, tuple):
-        value = dict(value or ())
-    rule = f"{name} must map names of features to 1 (never falls), -1 (never rises) or 0"
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{rule}; {shown(value)} does not")
-    for feature, slope in value.items():
-        if not (isinstance(feature, str) and is_number(slope) and slope in (-1, 0, 1)):
-            raise ValueError(f"{rule}; {shown({feature: slope})} does not")
-    return tuple(sorted((str(feature), int(slope)) for feature, slope in value.items() if slope))
+_PAIR_SWEEPS = 8
+"""Measurements of each pair, where pairs are named or their number is limited."""
+
+_MOST_PAIRS = 500
+"""Most pairs that are named, or allowed."""
+
+
+def _check_interactions(name: str, value: Any) -> bool | int | tuple[tuple[str, str], ...]:
+    """Return whether there are interactions, the most pairs, or the named pairs, each once."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if is_number(value):
+        return check_count(name, value, least=0, most=_MOST_PAIRS) or False
+    listed = [value] if isinstance(value, str) else value
+    if not isinstance(listed, Sequence) or not listed:
+        raise ValueError(
+            f'{name} must be True, False, a number of pairs, or pairs such as ["age*income"]; '
+            f"{shown(value)} is not"
+        )
+    pairs = [_named_pair(name, each) for each in listed]
+    if len(pairs) > _MOST_PAIRS:
+        raise ValueError(f"{name} must be at most {_MOST_PAIRS} pairs; these are {len(pairs)}")
+    return tuple({frozenset(pair): pair for pair in reversed(pairs)}.values())[::-1]
+
+
+def _named_pair(name: str, value: Any) -> tuple[str, str]:
+    """Return the two features of "age*income", or of a pair of names."""
+    parts = [part.strip() for part in value.split("*")] if isinstance(value, str) else value
+    fine = isinstance(parts, Sequence) and len(parts) == 2 and parts[0] != parts[1]
+    if not fine or not all(isinstance(part, str) and part for part in parts):
+        raise ValueError(
+            f'{name}: a pair is two different features, "age*income" or ("age", "income"); '
+            f"{shown(value)} is not"
+        )
+    return str(parts[0]), str(parts[1])
+
+
+_SHORTHANDS = {
+    "pairwise": "pairs without trees are interactions=10 (a number), or the pairs themselves",
+    "no_interactions": "a model without interactions is interactions=False",
+}
+"""What scikit-learn's strings for groups are here."""
+
+
+def _check_groups(name: str, value: Any) -> tuple[tuple[str, ...], ...]:
+    """Return groups of names of features, as sorted tuples."""
+    hint = _SHORTHANDS.get(value, "") if isinstance(value, str) else ""
+    rule = f'{name} must be groups of names of features, such as [["age", "income"], ["job"]]'
+    if value is None:
+        return ()
+    if isinstance(value, str) or not isinstance(value, Iterable) or isinstance(value, Mapping):
+        raise ValueError(f"{rule}; {shown(value)} is not{hint and f': {hint}'}")
+    groups = []
+    for group in value:
+        fine = isinstance(group, Iterable) and not isinstance(group, str | Mapping)
+        names = list(group) if fine else []
+        if not names or not all(isinstance(each, str) for each in names):
+            raise ValueError(f"{rule}; {shown(group)} is no such group")
+        groups.append(tuple(sorted(set(map(str, names)))))
+    return tuple(sorted(set(groups)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrivBoostParameters(Parameters):
     """Parameters of PrivBoost."""
+
+    _where_set: ClassVar[tuple[str, ...]] = ("interaction_constraints",)
 
     n_estimators: int = parameter(
         None,
@@ -200,12 +255,22 @@ class PrivBoostParameters(Parameters):
         'With loss="quantile", the share of labels below the prediction, between 0 and 1.',
         tasks=("number",),
     )
-    interactions: bool = parameter(
+    interactions: bool | int | tuple[tuple[str, str], ...] = parameter(
         True,
-        FLAG,
+        Constraint(_check_interactions, 'bool, int or list such as ["age*income"]'),
         "Whether features are measured jointly as well, in pairs and by random trees, where the "
-        "released number of rows says that it pays. If not, and where delta is 0, the model is "
-        "purely additive.",
+        "released number of rows says that it pays. A number is the most pairs (for each class "
+        "beyond two classes), without trees: those are kept that explain most. A list has the "
+        "pairs, which are always measured, and no others. If False, and where delta is 0, the "
+        "model is purely additive.",
+    )
+    interaction_constraints: tuple[tuple[str, ...], ...] = parameter(
+        None,
+        Constraint(_check_groups, "list of lists of names"),
+        "Groups of features of which only members of one group interact: a pair, and all of a "
+        "tree, is within a group. A feature may be in several; of one in none there is its own "
+        "effect alone. By default all may interact.",
+        by_task=((), ()),
     )
     gradient_clip: float | None = parameter(
         None,
@@ -235,10 +300,10 @@ class PrivBoostParameters(Parameters):
     calibration_share: float = parameter(
         None,
         share(or_else=0),
-        "Share of the budget of the counts by score and class, which calibrate probabilities; 0 "
-        "leaves them out. With a log link, share of the sums that correct the mean prediction. "
-        "Default 0.04 for both; a number with another loss has none.",
-        by_task=(0.04, 0.0),
+        "Share of the budget of the last release, which calibrates the model: counts by score and "
+        "class for probabilities, sums of residuals by prediction for the mean of a number, counts "
+        "by residual for a quantile; 0 leaves it out.",
+        by_task=(0.04, 0.04),
     )
     span_share: float = parameter(None, *SPAN_SHARE, by_task=(0.0, 0.05))
     at_once: int = parameter(
@@ -248,14 +313,14 @@ class PrivBoostParameters(Parameters):
         "where a round is expensive. It costs accuracy, since effects that are measured together "
         "are not yet corrected for each other.",
     )
-    monotone: tuple[tuple[str, int], ...] = parameter(
-        None,
-        Constraint(_check_monotone, "mapping"),
-        "From names of numeric features to 1 (predictions never fall as it grows), -1 (never rise) "
-        "or 0 (any way): known facts, not read off the rows. Such features take no part in pairs "
-        "and trees; a missing value is free. For two classes or a number. By default none.",
-        by_task=((), ()),
-    )
+    monotone: tuple[tuple[str, int], ...] = parameter(None, *MONOTONE, by_task=((), ()))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.interactions, tuple) and self.interaction_constraints:
+            raise ValueError(
+                "give interaction_constraints, or the pairs themselves as interactions, not both"
+            )
 
     def chosen(self) -> dict[str, Any]:
         """Return the parameters for reports and digests, an exposure only where there is one."""
@@ -415,8 +480,8 @@ class PrivBoostPlan(Plan):
             return Noise(float(gradient), float(hessian), *about)
         return Noise(float(gradient), float(hessian), _SPREAD[self.task.target])
 
-    def clip_for(self, rows: float) -> float:
-        """Return the clip of gradients, given the released number of rows.
+    def clip_for(self, rows: float, target_range: TargetRange = WHOLE_RANGE) -> float:
+        """Return the clip of gradients, given the released number of rows and counts by label.
 
         For classes it grows slowly with the rows for each feature, in standard deviations of the
         noise of all rounds together.
@@ -424,7 +489,7 @@ class PrivBoostPlan(Plan):
         if self.settings.gradient_clip is not None:
             return self.settings.gradient_clip
         if self.task.target == "number":
-            return _CLIP
+            return self._clip_of_a_number(rows, target_range)
         # Noise of one output's measurements, pooled as if they were one.
         noise = float(self.reserved_release.deviations[0])
         if self.pure:
@@ -434,6 +499,21 @@ class PrivBoostPlan(Plan):
         strength = rows / max(noise * self.count_step * self.n_features, 1e-300)
         grown = _CLIP * (strength / _STRENGTH) ** _GROWTH
         return float(min(max(grown, _NARROWEST), _WIDEST))
+
+    def _clip_of_a_number(self, rows: float, target_range: TargetRange) -> float:
+        """Return the clip that costs least: squared residuals beyond it, and noise within it."""
+        residuals, counts = target_range.residuals()
+        if not len(residuals):
+            return _CLIP
+        noise = float(self.reserved_release.deviations[0]) * self.count_step
+        if self.pure:
+            noise /= math.sqrt(math.prod(self.settings.single_rounds(self.n_features)))
+        noise *= _NOISE_OF_CLIP * math.sqrt(self.n_features)
+        beyond = np.maximum(np.abs(residuals) - _CLIPS[:, None], 0.0) ** 2 @ counts
+        best = float(_CLIPS[np.argmin(beyond + (noise * _CLIPS) ** 2 / rows)])
+        best = max(best, _LEAST_CLIP * math.sqrt(float(residuals**2 @ counts / counts.sum())))
+        # Effects that are measured together overshoot together, unless a clip shortens steps.
+        return best if self.settings.at_once == 1 else min(best, _CLIP)
 
     def hessian_clip_for(self, clip: float) -> float:
         """Return the clip of Hessians: a third of the gradients' clip, for classes.
@@ -448,6 +528,15 @@ class PrivBoostPlan(Plan):
         if self.task.target == "number":
             return 1.0
         return min(max(clip / 3, _LEAST_HESSIAN), _MOST_HESSIAN)
+
+    @staticmethod
+    def bias_for(clip: float, target_range: TargetRange) -> float:
+        """Return the shift of the mean to expect from a clip, by counts by label."""
+        residuals, counts = target_range.residuals()
+        if not len(residuals):
+            return _CLIP
+        lost = residuals - np.clip(residuals, -clip, clip)
+        return abs(float((lost * counts).sum() / counts.sum()))
 
     def weight_of(self, rows: float, start: int, clip: float) -> float:
         """Return the approximate sum of all Hessians at the initial score."""
@@ -498,17 +587,35 @@ class PrivBoostPlan(Plan):
         tried = self.reserved_release.scaled(math.sqrt(2 * self.task.n_outputs * self.rule.tried))
         cells = self._cells(tried, self.rule.tried, weight, clip)
         part, joint = self.rule.divide(cells)
+        if self._pair_measurements is not None and (joint or self.allowed.pairs is not None):
+            return self._divided(*self._pair_measurements)
         return self._divided(part, joint) if self._may_interact and joint else self._divided(0.0, 0)
 
     @property
     def _may_interact(self) -> bool:
         """Whether there may be joint measurements."""
-        return self.settings.interactions and sum(self.free) > 1
+        return self.allowed.pairs is not None or bool(self.allowed.groups)
+
+    @cached_property
+    def _pair_measurements(self) -> tuple[float, int] | None:
+        """Part of the budget, and number, of measurements of pairs alone, if there are no trees.
+
+        They have the noise of a feature's, unless that would take too much of the budget.
+        """
+        pairs = self.allowed.n_pairs
+        if not pairs:
+            return None
+        sweeps = max(min(_PAIR_SWEEPS, self.rule.most_count // pairs), 1)
+        joint = self.allowed.n_tried + sweeps * pairs
+        single = math.prod(self.settings.single_rounds(self.n_measured))
+        return min(joint / (joint + single), self.rule.most_part), joint
 
     def _divided(self, part: float, joint: int) -> Measurements:
         """Return measurements of which so many are joint, and cost a part of the reserve."""
         outputs = self.task.n_outputs
-        joint_queries = min(self.settings.at_once, max(joint, 1))
+        joint_queries = min(
+            self.settings.at_once, max(joint, 1), self.allowed.n_pairs or max(joint, 1)
+        )
         n_single, features = self.settings.single_rounds(self.n_measured)
         n_joint = -(-joint // joint_queries)
         single = self._release(_describe(features), features, outputs * n_single / (1 - part))
@@ -527,6 +634,7 @@ class PrivBoostPlan(Plan):
         if self.pure or isinstance(self.budget, PublicRows):
             return
         most = [(self.rule.most_part, self.rule.most_count)] if self._may_interact else []
+        most = most if self._pair_measurements is None else [self._pair_measurements]
         other_releases = [
             planned for planned in self.releases if planned.event is not self.reserved_release
         ]
@@ -577,7 +685,7 @@ class PrivBoostPlan(Plan):
         leaves = int(min(max(cells, FEWEST_CELLS), MOST_LEAVES))
         noise, scale = self.noise_of(measured.joint, clip), self.step_values(clip)
         most, order = largest_value(count), posteriors.quantiles()
-        return Interactions(order, noise, leaves, count, scale, most, self.free, queries)
+        return Interactions(order, noise, leaves, count, scale, most, self.allowed, queries)
 
     @property
     def exposure_name(self) -> str | None:
@@ -598,18 +706,24 @@ class PrivBoostPlan(Plan):
     @property
     def slopes(self) -> list[int]:
         """Direction of each feature's effect, 0 for any."""
-        chosen = dict(self.settings.monotone)
-        return [chosen.get(name, 0) for name in self.encoder.domain.feature_names]
+        return slopes_of(self.settings.monotone, self.encoder)
 
-    @property
-    def free(self) -> list[bool]:
-        """Whether each feature may interact: a monotone one could lose its direction."""
-        codes = self.encoder.layout.n_codes
-        few = [count <= MOST_INTERACTING_CODES for count in codes]
-        free = [slope == 0 and fits for slope, fits in zip(self.slopes, few, strict=True)]
+    @cached_property
+    def allowed(self) -> Allowed:
+        """Interactions that the model may have."""
+        wanted, names = self.settings.interactions, self.encoder.domain.feature_names
+        slopes = tuple(self.slopes)
+        if isinstance(wanted, tuple):
+            keys = (sorted((names.index(one), names.index(other))) for one, other in wanted)
+            return Allowed((), slopes, tuple((first, second) for first, second in keys))
+        number = None if isinstance(wanted, bool) else wanted
+        groups = self.settings.interaction_constraints or (names,)
+        members = (sorted(map(names.index, group)) for group in groups) if wanted else ()
+        few = [count <= MOST_INTERACTING_CODES for count in self.encoder.layout.n_codes]
         if self.known is not None:
-            free[self.known] = False
-        return free
+            few[self.known] = False
+        able = (tuple(f for f in group if few[f]) for group in members)
+        return Allowed(tuple(g for g in able if len(g) > 1), slopes, None, number)
 
     @property
     def n_features(self) -> int:
@@ -645,9 +759,12 @@ def plan_privboost(
         defaults["hessian_share"] = PURE_HESSIAN_SHARE
     target = Task.of(encoder.domain.target).target
     own_scale = given.get("loss") is not None and _has_scale(given["loss"], encoder)
-    if own_scale:
-        defaults["calibration_share"] = _CORRECTION_SHARE
     settings = PrivBoostParameters.read(given, target, **defaults)
+    if pure and isinstance(settings.interactions, tuple):
+        raise ValueError(
+            "interactions: pairs need a delta above 0; where it is 0 the model is additive, and "
+            "interactions=False says so"
+        )
     if pure:
         settings = replace(settings, interactions=False)
     basis = PlanBasis(
@@ -656,13 +773,14 @@ def plan_privboost(
     outputs, last = basis.task.n_outputs, settings.calibration_share
     if settings.exposure is not None:
         _check_exposure(settings, encoder, target)
-    if not own_scale:
-        check_calibration(last, target, basis.task.loss)
-    _check_slopes(settings.monotone, encoder, outputs)
+    check_calibration(last, target, basis.task.loss)
+    check_slopes(settings.monotone, encoder, outputs)
+    _check_named(settings, encoder)
     shares, range_share = (1 - settings.hessian_share, settings.hessian_share), settings.span_share
     rest = 1 - settings.init_share - last - range_share
     kind: type[NoisySums] = LaplaceRelease if pure else GaussianRelease
-    init, scores = initial_release(kind, 1.0, basis.bound), counts_release(kind, basis.bound)
+    init = initial_release(kind, 1.0, basis.bound)
+    scores = last_release(kind, basis.task, basis.bound)
     reserve, times = kind(_RESERVED_WHAT, 1.0, cells=1, shares=shares, **basis.bound), 1
     if pure:
         rounds, queries = settings.single_rounds(n_features)
@@ -716,24 +834,31 @@ def _check_exposure(settings: PrivBoostParameters, encoder: Encoder, target: str
     check_exposure(settings.exposure, encoder)
     if settings.exposure in dict(settings.monotone):
         raise ValueError(f"monotone: {settings.exposure!r} is the exposure, whose effect is known")
+    pairs = settings.interactions if isinstance(settings.interactions, tuple) else ()
+    if any(settings.exposure in pair for pair in pairs):
+        raise ValueError(f"interactions: {settings.exposure!r} is the exposure, which has none")
 
 
-def _check_slopes(monotone: tuple[tuple[str, int], ...], encoder: Encoder, outputs: int) -> None:
-    """Refuse monotone effects of features that have no order, or of several outputs."""
-    known = {feature.name: feature for feature in encoder.domain.features}
-    for name, _ in monotone:
-        if name not in known:
-            raise ValueError(f"monotone: there is no feature {name!r}")
-        if isinstance(known[name], CategoricalFeature):
-            raise ValueError(
-                f"monotone: {name!r} is a category, and its values have no order; declare it as a "
-                "number, or leave it out"
-            )
-    if monotone and outputs > 1:
-        raise ValueError(
-            "monotone needs two classes or a number: beyond two, what raises the score of one "
-            "class need not raise its probability"
-        )
+def named_in(interactions: Any, groups: Any) -> list[str]:
+    """Return the features that two unchecked parameters name; none where they are not allowed."""
+    try:
+        pairs = _check_interactions("interactions", interactions)
+        listed = [*_check_groups("interaction_constraints", groups)]
+    except ValueError:
+        return []
+    return list(dict.fromkeys(chain(*(pairs if isinstance(pairs, tuple) else ()), *listed)))
+
+
+def _check_named(settings: PrivBoostParameters, encoder: Encoder) -> None:
+    """Refuse interactions of features that are not there."""
+    pairs = settings.interactions if isinstance(settings.interactions, tuple) else ()
+    groups = settings.interaction_constraints
+    for name, listed in (("interactions", pairs), ("interaction_constraints", groups)):
+        for feature in dict.fromkeys(chain.from_iterable(listed)):
+            if feature not in encoder.domain.feature_names:
+                hint = did_you_mean(feature, encoder.domain.feature_names)
+                end = f"; {hint}" if hint else ""
+                raise ValueError(f"{name}: there is no feature {feature!r}{end}")
 
 
 def boost_privboost(
@@ -741,6 +866,7 @@ def boost_privboost(
     plan: PrivBoostPlan,
     generator: np.random.Generator,
     track: Track = iter,
+    target_range: TargetRange = WHOLE_RANGE,
 ) -> AdditiveScores | InteractionScores:
     """Return a model of effects, pairs and trees trained on the rows; `track` follows the rounds.
 
@@ -762,7 +888,7 @@ def boost_privboost(
     else:
         start, counts = release_initial_scores(curator, plan, plan.init_release)
         rows = np.maximum(counts * plan.count_step, 1.0)
-        clip = plan.clip_for(float(rows.max()))
+        clip = plan.clip_for(float(rows.max()), target_range)
         publish_initial_scores(curator, plan.task.table(clip, plan.hessian_clip_for(clip)), start)
     weights = [plan.weight_of(float(rows[output]), start[output], clip) for output in outputs]
     measured = plan.measurements_for(float(np.mean(weights)), clip)
@@ -805,7 +931,8 @@ def boost_privboost(
             return model
         shift = plan.scale.correct(curator, plan, plan.calibration_release)
         return model.with_calibration(np.array([[1.0, shift]]))
-    return calibrate_scores(curator, plan, plan.calibration_release, model, list(rows))
+    bias = plan.bias_for(clip, target_range)
+    return calibrate(curator, plan, plan.calibration_release, model, list(rows), bias)
 
 
 _Beginning = tuple[PrivBoostPlan, np.ndarray, np.ndarray, float]

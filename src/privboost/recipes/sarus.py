@@ -39,6 +39,7 @@ from privboost.recipes.common.candidates import (
     splits_of,
 )
 from privboost.recipes.common.initial_score import initial_release
+from privboost.recipes.common.mean_correction import calibrate, last_release
 from privboost.recipes.common.newton import NewtonPlan, NewtonStep
 from privboost.recipes.common.parameters import (
     FLAG,
@@ -51,11 +52,7 @@ from privboost.recipes.common.parameters import (
     size,
 )
 from privboost.recipes.common.plan import Budget, PlanBasis, Task, grid_step
-from privboost.recipes.common.probability_calibration import (
-    calibrate_scores,
-    check_calibration,
-    counts_release,
-)
+from privboost.recipes.common.probability_calibration import check_calibration
 from privboost.recipes.common.target_range import plan_target_range
 from privboost.reports.report import at_most_rows
 from privboost.trees.tree import Tree, stump
@@ -126,10 +123,10 @@ class SarusParameters(Parameters):
     calibration_share: float = parameter(
         None,
         share(or_else=0),
-        "Share of ε of the counts of rows by score and class, which calibrate probabilities; 0 "
-        "leaves them out. Default 0.04 for classes with the logistic loss; a number and the "
-        "squared loss have none.",
-        by_task=(0.04, 0.0),
+        "Share of ε of the last release, which calibrates the model: counts of rows by score and "
+        "class for probabilities, sums of residuals by prediction for the mean of a number; 0 "
+        "leaves it out. Default 0.04; classes with the squared loss have none.",
+        by_task=(0.04, 0.04),
     )
     shares: tuple[float, float, float] = parameter(
         (0.1, 0.45, 0.45),
@@ -221,7 +218,7 @@ def plan_sarus(
     """
     target = Task.of(encoder.domain.target).target
     defaults: dict[str, Any] = {"loss": newton.loss_from(given, target)}
-    if defaults["loss"] != "logistic":
+    if target == "classes" and defaults["loss"] != "logistic":
         defaults["calibration_share"] = 0
     if FLAG.check("geometric_clip", given["geometric_clip"]):  # whose published rate it is
         defaults["learning_rate"] = 0.3
@@ -319,7 +316,9 @@ def _once(basis: PlanBasis, settings: SarusParameters) -> list[tuple[str, Planne
         init = initial_release(LaplaceRelease, outputs / settings.init_share, bound)
         wanted.append(("init_release", Planned(init, outputs)))
     if settings.calibration_share > 0:
-        scores = counts_release(LaplaceRelease, bound, outputs / settings.calibration_share)
+        scores = last_release(
+            LaplaceRelease, basis.task, bound, outputs / settings.calibration_share
+        )
         wanted.append(("calibration_release", Planned(scores, outputs)))
     return wanted
 
@@ -342,10 +341,10 @@ def boost_sarus(curator: Curator, plan: SarusPlan, track: Track = iter) -> TreeS
 
     Privacy
     -------
-    Spends `plan.releases`: the initial score, those of `add_trees`, and the counts by score.
+    Spends `plan.releases`: the initial score, those of `add_trees`, and the calibration.
     """
     model = add_trees(curator, plan, newton.start_boosting(curator, plan), track)
-    return calibrate_scores(curator, plan, plan.calibration_release, model)
+    return calibrate(curator, plan, plan.calibration_release, model)
 
 
 def add_trees(

@@ -6,7 +6,7 @@ random trees of Maddock et al. are the same recipe with other parameters (`TR` a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
@@ -43,6 +43,8 @@ from privboost.recipes.common.candidates import (
     even_thresholds,
 )
 from privboost.recipes.common.initial_score import initial_release
+from privboost.recipes.common.mean_correction import calibrate, last_release
+from privboost.recipes.common.monotone import MONOTONE, RisingTrees, check_slopes, slopes_of
 from privboost.recipes.common.newton import NewtonPlan, NewtonStep
 from privboost.recipes.common.parameters import (
     SPAN_SHARE,
@@ -63,11 +65,7 @@ from privboost.recipes.common.plan import (
     Task,
     check_grid,
 )
-from privboost.recipes.common.probability_calibration import (
-    calibrate_scores,
-    check_calibration,
-    counts_release,
-)
+from privboost.recipes.common.probability_calibration import check_calibration
 from privboost.recipes.common.target_range import plan_target_range
 from privboost.trees.tree import Tree, stump
 
@@ -89,6 +87,7 @@ class SBDTParameters(Parameters):
     """Parameters of S-BDT."""
 
     _apart: ClassVar[tuple[str, ...]] = (*newton.NEWTON_STEP, "loss")
+    _where_set: ClassVar[tuple[str, ...]] = ("monotone",)
 
     n_estimators: int = parameter(None, *newton.TREES, by_task=(300, 100))
     max_depth: int = parameter(None, *newton.DEPTH, by_task=(6, 2))
@@ -157,10 +156,11 @@ class SBDTParameters(Parameters):
     calibration_share: float = parameter(
         None,
         share(or_else=0),
-        "Share of the budget (on μ²) of the counts of rows by score and class, which calibrate "
-        "probabilities; 0 leaves them out. Default 0.04 for classes with the logistic loss; a "
-        "number, the squared loss and streams have none.",
-        by_task=(0.04, 0.0),
+        "Share of the budget (on μ²) of the last release, which calibrates the model: counts of "
+        "rows by score and class for probabilities, sums of residuals by prediction for the mean "
+        "of a number; 0 leaves it out. Default 0.04; classes with the squared loss, and streams, "
+        "have none.",
+        by_task=(0.04, 0.04),
     )
     features: str | int = parameter(
         "cyclical",
@@ -213,6 +213,7 @@ class SBDTParameters(Parameters):
         '"floor" takes the sum as 0, "zero" makes the leaf\'s value 0, as S-BDT\'s authors do.',
     )
     span_share: float = parameter(None, *SPAN_SHARE, by_task=(0.0, 0.05))
+    monotone: tuple[tuple[str, int], ...] = parameter(None, *MONOTONE, by_task=((), ()))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -278,6 +279,11 @@ class SBDTPlan(NewtonPlan):
     hessian: GaussianRelease | None
     life: IndividualBudget | None
 
+    def rising_trees(self, tables: Sequence[np.ndarray] | None = None) -> RisingTrees:
+        """Return trees that keep to `monotone`, given the tables of earlier ones."""
+        slopes = slopes_of(self.settings.monotone, self.encoder)
+        return RisingTrees(slopes, self.encoder.layout.n_codes, tables)
+
 
 def plan_sbdt(
     given: Mapping[str, Any],
@@ -298,7 +304,7 @@ def plan_sbdt(
     defaults: dict[str, Any] = {"loss": newton.loss_from(given, target)}
     if given["init_epsilon"] is not None or given["init_count_epsilon"] is not None:
         defaults["init_share"] = 0
-    if defaults["loss"] != "logistic" or batch is not None:
+    if (target == "classes" and defaults["loss"] != "logistic") or batch is not None:
         defaults["calibration_share"] = 0
     settings = SBDTParameters.read(given, target, **defaults)
     step = _step(settings, target)
@@ -306,6 +312,7 @@ def plan_sbdt(
     trees = settings.n_estimators + settings.extra_estimators
     newton.check_scores(trees * step.leaf_clip * step.learning_rate)
     basis = PlanBasis(encoder, weight_bound, budget, given["accountant"], settings.loss)
+    check_slopes(settings.monotone, encoder, basis.task.n_outputs)
     if batch is not None and target == "classes" and settings.loss != "logistic":
         raise ValueError('a stream of classes needs loss="logistic": its states are log-odds')
     check_calibration(settings.calibration_share, target, settings.loss)
@@ -362,7 +369,7 @@ def _wanted(
         wanted.append(("init_release", Planned(init, outputs), settings.init_share))
         left -= settings.init_share
     if settings.calibration_share > 0:
-        scores = counts_release(GaussianRelease, bound)
+        scores = last_release(GaussianRelease, basis.task, bound)
         wanted.append(("calibration_release", Planned(scores, outputs), settings.calibration_share))
         left -= settings.calibration_share
     if settings.candidates == "hessian" and basis.n_numbers:
@@ -521,11 +528,23 @@ def boost_sbdt(
 
     Privacy
     -------
-    Spends `plan.releases`: the initial score, those of `add_trees`, and the counts by score.
+    Spends `plan.releases`: the initial score, those of `add_trees`, and the calibration.
     """
     before = newton.start_boosting(curator, plan, plan.settings.init_clip)
     model = add_trees(curator, plan, generator, before, track)
-    return calibrate_scores(curator, plan, plan.calibration_release, model)
+    found = calibrate(curator, plan, plan.calibration_release, model)
+    return _settled(plan, found) if plan.settings.monotone else found
+
+
+def _settled(plan: SBDTPlan, model: TreeScores) -> TreeScores:
+    """Return calibrated trees that keep to `monotone`, whatever rounding did to their sums."""
+    rising, forests = plan.rising_trees(), []
+    for forest in model.forests:
+        even = np.ones(forest.values.shape[2])
+        values = [rising.add(forest.tree(k), own[0], even) for k, own in enumerate(forest.values)]
+        whole = np.stack(values)[:, None].astype(np.int32)
+        forests.append(replace(forest, values=whole))
+    return replace(model, forests=tuple(forests))
 
 
 def add_trees(
@@ -549,6 +568,7 @@ def add_trees(
     )
     if plan.life is not None:
         curator.open_budget(plan.life)
+    rising = plan.rising_trees([table[0] for table in before.parts().tables])
     thresholds: Thresholds = even_thresholds(
         plan.encoder, None if settings.candidates == "all" else settings.n_candidates
     )
@@ -575,7 +595,9 @@ def add_trees(
             hessian[output] = sums[..., 1]
             leaves = plan.step.values(sums[..., 0], sums[..., 1], plan.weight_bound)
             leaves[settings.left_at_zero(sums[..., 1])] = 0
-            steps[output] = np.rint(leaves / len(batch))  # trees of one batch are averaged
+            leaves = leaves / len(batch)  # trees of one batch are averaged
+            weights = plan.step.curvature(sums[..., 1], plan.weight_bound)
+            steps[output] = [rising.add(*each) for each in zip(batch, leaves, weights, strict=True)]
             curator.publish(AddTreeValues(batch, steps[output], output))
         trees += batch
         values += list(steps.transpose(1, 0, 2))

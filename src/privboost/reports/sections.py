@@ -363,7 +363,8 @@ def provenance_section(report: PrivacyReport, digest: str, rendered: date) -> Se
 
 
 def format_value(value: Any) -> str:
-    """Format a parameter: lists with commas, floats in six digits."""
+    """Format a parameter: lists with commas, lists of them with semicolons, floats."""
     if isinstance(value, list | tuple):
-        return ", ".join(map(format_value, value)) or "none"
+        between = "; " if any(isinstance(each, list | tuple) for each in value) else ", "
+        return between.join(map(format_value, value)) or "none"
     return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -6,15 +6,37 @@ struct StartTask {
   u32 n;
 };
 
-// Reset states: minus the labels within the clipping range, rounded toward its middle.
+// A row's state at the start: minus the label within the clipping range, rounded toward its middle.
+template <typename Task>
+__device__ int initial_state(const Task* task, u64 i) {
+  if (!task->minus_label) return 0;
+  i64 below = min(max(((const int*)task->minus_label)[i] + task->middle, -task->half), task->half);
+  i64 steps = (below < 0 ? -below : below) * task->steps / task->half;
+  return (int)(below < 0 ? -steps : steps);
+}
+
+// Reset states.
 extern "C" __global__ void __launch_bounds__(1024) begin_states(const StartTask* task) {
-  int* state = (int*)task->state;
+  u64 stride = (u64)blockDim.x * gridDim.x;
+  for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < task->n; i += stride)
+    ((int*)task->state)[i] = initial_state(task, i);
+}
+
+struct PredictionsTask {
+  u64 minus_label, state, kept, bounded;  // int32 of rows
+  i64 middle, half, steps;
+  u32 n, limit;
+};
+
+// Write predictions, kept within a limit, and the states of such predictions.
+extern "C" __global__ void __launch_bounds__(1024) bound_predictions(const PredictionsTask* task) {
+  int limit = (int)task->limit;
   u64 stride = (u64)blockDim.x * gridDim.x;
   for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < task->n; i += stride) {
-    i64 below = 0;
-    if (task->minus_label) below = min(max(((const int*)task->minus_label)[i] + task->middle, -task->half), task->half);
-    i64 steps = (below < 0 ? -below : below) * task->steps / task->half;
-    state[i] = (int)(below < 0 ? -steps : steps);
+    int start = initial_state(task, i);
+    int kept = min(max(((const int*)task->state)[i] - start, -limit), limit);
+    ((int*)task->kept)[i] = kept;
+    ((int*)task->bounded)[i] = start + kept;
   }
 }
 

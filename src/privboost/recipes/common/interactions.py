@@ -3,7 +3,9 @@
 Pairs and trees are drawn from released values of single features: those of a large effect are drawn
 more often, and cut at noisy quantiles; categories are in the order of their effects. A pair is
 measured in a few joint cells of both features, and the best one again now and then; a tree is
-measured once.
+measured once. Both keep to groups of features that may interact. Where pairs are named, or their
+number is limited, there are no trees, and every pair is measured in turn. Values of both keep to
+monotone constraints.
 """
 
 from __future__ import annotations
@@ -11,11 +13,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, combinations
 
 import numpy as np
 
 from privboost._core.compilation import compiled
 from privboost._core.grid import SCORE_STEPS
+from privboost.recipes.common.monotone import CellOrder
 from privboost.recipes.common.posterior import (
     JOINT,
     VARIANCES,
@@ -29,6 +33,7 @@ from privboost.recipes.common.posterior import (
     mean_variance,
     read_sums,
     shares_of,
+    weight_and_precision,
 )
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import Tree
@@ -39,8 +44,65 @@ AGAIN = 0.25
 _MOST_PAIRS = 150
 """Approximate number of measurements of pairs, at most half of all."""
 
+_TRIED = 3
+"""Pairs that are measured once for each that is kept, where their number is limited."""
+
 _NEWS = 0.1
 """Weight of one measurement in the prior of its kind (pair or tree)."""
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """Interactions that a model may have, from its parameters.
+
+    Attributes
+    ----------
+    groups : tuple of tuples of int
+        Features that may interact with each other, in ascending order: two at least in each group.
+    slopes : tuple of int
+        Direction of each feature's effect, 0 for any.
+    pairs : tuple of pairs of int, or None
+        The pairs there are, the lower feature first. None leaves them to released values.
+    most_pairs : int or None
+        The largest number of pairs. None is any number; it, or `pairs`, leaves no trees.
+    """
+
+    groups: tuple[tuple[int, ...], ...]
+    slopes: tuple[int, ...]
+    pairs: tuple[tuple[int, int], ...] | None = None
+    most_pairs: int | None = None
+
+    @cached_property
+    def _n_possible(self) -> int:
+        """The number of pairs that the groups allow, counted up to all that are tried."""
+        most, found = _TRIED * (self.most_pairs or 0), set[tuple[int, ...]]()
+        for pair in chain.from_iterable(combinations(group, 2) for group in self.groups):
+            if len(found) == most:
+                break
+            found.add(pair)
+        return len(found)
+
+    @property
+    def n_pairs(self) -> int | None:
+        """The number of pairs of the model, or None if there may be any, and trees."""
+        if self.pairs is not None:
+            return len(self.pairs)
+        return None if self.most_pairs is None else min(self.most_pairs, self._n_possible)
+
+    @property
+    def n_tried(self) -> int:
+        """The number of pairs that are measured once, to keep the best of them."""
+        if self.pairs is not None or self.most_pairs is None:
+            return 0
+        return self._n_possible if self._n_possible > self.most_pairs else 0
+
+    def largest_pairs(self, sizes: np.ndarray, count: int) -> list[tuple[int, int]]:
+        """Return so many pairs of the features of the largest sizes, which are positive."""
+        found: set[tuple[int, int]] = set()
+        for group in self.groups:  # a pair has as many before it as features before its smaller one
+            first = sorted(group, key=lambda feature: -sizes[feature])[: count + 1]
+            found.update(combinations(sorted(first), 2))
+        return sorted(found, key=lambda pair: (-sizes[pair[0]] * sizes[pair[1]], pair))[:count]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +132,8 @@ class CodeQuantiles:
         mean = (profile * values).sum()
         size = float(np.sqrt((profile * (values - mean) ** 2).sum()))
         quantile = before[bin_of] + within * profile[bin_of]
+        if ordered:  # whatever rounding does, larger numbers have no smaller quantiles
+            quantile[:-1] = np.maximum.accumulate(quantile[:-1])
         return cls(quantile, len(bin_of) - 1 if ordered else None, size)
 
     @classmethod
@@ -92,7 +156,15 @@ class Pair:
     @property
     def gain(self) -> float:
         """Variance of scores that it explains, discounted by the number of measurements."""
-        moved = (np.maximum(self.effect.rows, 0) * self.effect.values**2).sum()
+        return self._explained(self.effect.values)
+
+    @property
+    def expected_gain(self) -> float:
+        """The same of its posterior mean, before rows take any of it."""
+        return self._explained(self.effect.goal)
+
+    def _explained(self, values: np.ndarray) -> float:
+        moved = (np.maximum(self.effect.rows, 0) * values**2).sum()
         return float(moved / np.sqrt(max(self.effect.n_observed, 1)))
 
 
@@ -112,12 +184,33 @@ class FittedTree:
     part: float
 
 
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """Features that may interact, and the sums of all features' shares within it up to each."""
+
+    features: np.ndarray
+    ends: np.ndarray
+
+    @classmethod
+    def of(cls, features: Sequence[int], shares: np.ndarray) -> _Group:
+        """Return a group, given the shares of all features."""
+        inside = np.zeros(len(shares), dtype=np.bool_)
+        inside[list(features)] = True
+        return cls(np.array(features), np.cumsum(shares * inside))
+
+    def draw(self, uniforms: np.ndarray) -> np.ndarray:
+        """Draw features in proportion to the sizes of their effects."""
+        found = np.searchsorted(self.ends, uniforms * self.ends[-1], side="right")
+        features: np.ndarray = np.minimum(found, self.features[-1])
+        return features
+
+
 class Interactions:
     """Pairs and trees of one output so far.
 
     Queries have about `cells` cells or leaves, and `rounds` measurements are to come, of so many
     `queries` each. `scale` has the values of one grid step of gradients and of Hessians, and `most`
-    bounds values. Features interact that are `free`: those without a monotone effect.
+    bounds values.
     """
 
     def __init__(
@@ -128,47 +221,91 @@ class Interactions:
         rounds: int,
         scale: tuple[float, float],
         most: float,
-        free: Sequence[bool],
+        allowed: Allowed,
         queries: int = 1,
     ) -> None:
         self.quantiles, self._noise, self._scale, self._most = quantiles, noise, scale, most
         self._damping = StepDamping(queries, JOINT)
         self.depth = max(round(float(np.log2(cells))), 2)
         self.side = int(min(max(cells**0.5, 3), 8))
-        self._free = np.flatnonzero(free)
-        shares = shares_of(np.array([each.size for each in quantiles]))
-        self._ends = np.cumsum(shares * np.asarray(free))
+        self._allowed, self._shares = allowed, shares_of(np.array([q.size for q in quantiles]))
+        self._groups = [_Group.of(group, self._shares) for group in allowed.groups]
+        self._for_group = int(len(self._groups) > 1)  # random numbers that choose a group
+        self._group_ends = np.cumsum([group.ends[-1] for group in self._groups])
         self._pair_probability = min(0.5, _MOST_PAIRS / rounds)
         even = np.full(len(VARIANCES), 1 / len(VARIANCES))
         self._belief = {"pair": even, "tree": even}
         self.pairs: dict[tuple[int, int], Pair] = {}
         self.trees: list[FittedTree] = []
         self.steps: list[list[tuple[Pair, Step]] | list[FittedTree]] = []
+        for key in self._first_pairs():
+            self._pair_of(key)
+
+    def _first_pairs(self) -> Sequence[tuple[int, int]]:
+        """Return the pairs to measure in turn: those named, or those of the largest effects."""
+        allowed = self._allowed
+        if allowed.pairs is not None or allowed.most_pairs is None:
+            return allowed.pairs or ()
+        return allowed.largest_pairs(self._shares, allowed.n_tried or allowed.n_pairs or 0)
 
     def next_pairs(self, count: int, generator: np.random.Generator) -> list[Pair]:
         """Return at most so many pairs to measure next, or none: then trees are measured."""
-        uniforms = generator.random((count, 4))
+        if self._allowed.n_pairs is not None:
+            return self._pairs_in_turn(count)
+        uniforms = generator.random((count, 4 + self._for_group))
         if uniforms[0, 0] >= self._pair_probability:
             return []
         return list({id(pair): pair for pair in map(self._pair, uniforms)}.values())
+
+    @property
+    def _is_choosing(self) -> bool:
+        """Whether there are more pairs than will be kept."""
+        most = self._allowed.n_pairs
+        return most is not None and len(self.pairs) > most
+
+    def _pairs_in_turn(self, count: int) -> list[Pair]:
+        """Return pairs that were measured least; of those that were tried, the best are kept."""
+        pairs = sorted(self.pairs.values(), key=lambda pair: pair.effect.n_observed)
+        if not self._is_choosing:
+            return pairs[:count]
+        untried = [pair for pair in pairs if not pair.effect.n_observed]
+        if not untried:
+            best = sorted(self.pairs, key=lambda key: -self.pairs[key].expected_gain)
+            self.pairs = {key: self.pairs[key] for key in best[: self._allowed.n_pairs]}
+            return self._pairs_in_turn(count)
+        return untried[:count]
 
     def _pair(self, uniforms: np.ndarray) -> Pair:
         """Return the best pair so far, or a random one."""
         if self.pairs and uniforms[1] < AGAIN:
             return max(self.pairs.values(), key=lambda pair: pair.gain)
-        first, second = (int(f) for f in self._features(uniforms[2:]))
+        group = self._group(uniforms[4:])
+        first, second = (int(f) for f in group.draw(uniforms[2:4]))
         if first == second:
-            steps = 1 + int(uniforms[1] * (len(self._free) - 1))
-            at = int(np.searchsorted(self._free, first)) + steps
-            second = int(self._free[at % len(self._free)])
-        key = (min(first, second), max(first, second))
+            steps = 1 + int(uniforms[1] * (len(group.features) - 1))
+            at = int(np.searchsorted(group.features, first)) + steps
+            second = int(group.features[at % len(group.features)])
+        return self._pair_of((min(first, second), max(first, second)))
+
+    def _pair_of(self, key: tuple[int, int]) -> Pair:
+        """Return the pair of two features, a new one if there is none."""
         if key not in self.pairs:
             parts = [
                 CellMap.of_feature(f, self.quantiles[f].cells(self.side), self.side) for f in key
             ]
-            effect = Effect(grid_prior(self.side), self._most, fade=1.0)
+            slopes = (self._allowed.slopes[key[0]], self._allowed.slopes[key[1]])
+            order = CellOrder.of_pair((self.side, self.side), slopes) if any(slopes) else None
+            effect = Effect(grid_prior(self.side), self._most, fade=1.0, order=order)
             self.pairs[key] = Pair(CellMap.joint(parts), effect)
         return self.pairs[key]
+
+    def _group(self, uniforms: np.ndarray) -> _Group:
+        """Draw a group, in proportion to the sizes of its effects; the only one needs no number."""
+        if not self._for_group:
+            return self._groups[0]
+        ends = self._group_ends
+        found = int(np.searchsorted(ends, uniforms[0] * ends[-1], side="right"))
+        return self._groups[min(found, len(self._groups) - 1)]
 
     def next_trees(self, count: int, generator: np.random.Generator) -> tuple[Tree, ...]:
         """Draw the next trees."""
@@ -177,8 +314,9 @@ class Interactions:
     def _tree(self, generator: np.random.Generator) -> Tree:
         """Draw a tree: thresholds are uniform over the quantiles that its path leaves."""
         nodes = 2**self.depth - 1
+        group = self._group(generator.random(self._for_group))
         uniforms = generator.random((3, nodes))
-        features = self._features(uniforms[0])
+        features = group.draw(uniforms[0])
         cuts = np.empty(nodes)
         _draw_cuts(features, uniforms[1], cuts)
         of_code, missing, count = self._codes
@@ -203,7 +341,10 @@ class Interactions:
         observed = [
             self._observe_pair(pair, sums) for pair, sums in zip(pairs, measured, strict=True)
         ]
-        steps = self._damping.steps([pair.effect for pair in pairs], observed)
+        if self._is_choosing:  # rows take nothing of a pair before it is kept
+            steps = [pair.effect.step(own, 0.0) for pair, own in zip(pairs, observed, strict=True)]
+        else:
+            steps = self._damping.steps([pair.effect for pair in pairs], observed)
         self.steps.append(list(zip(pairs, steps, strict=True)))
         return [pair.effect.publish() for pair in pairs]
 
@@ -229,15 +370,12 @@ class Interactions:
         values, weights = leaf_values(descent, hessian, self._noise, belief)
         self._learn("tree", weights)
         part = self._damping.part
+        order = CellOrder.of_tree(tree, self._allowed.slopes, self._codes[2])
+        if order is not None:
+            values = order.nearest(values, weight_and_precision(hessian, self._noise)[0])
         values = part * np.clip(values, -self._most, self._most)
         published: np.ndarray = np.rint(values * SCORE_STEPS).astype(np.int32)
         return FittedTree(tree, published, hessian, self._noise, mean_variance(weights), part)
-
-    def _features(self, uniforms: np.ndarray) -> np.ndarray:
-        """Draw features in proportion to the sizes of their effects."""
-        found = np.searchsorted(self._ends, uniforms * self._ends[-1], side="right")
-        features: np.ndarray = np.minimum(found, self._free[-1])
-        return features
 
     def _learn(self, kind: str, weights: np.ndarray) -> None:
         """Update the prior of a kind (pair or tree) with the weights of one measurement."""

@@ -248,6 +248,12 @@ class NewtonStep:
         )
         return out
 
+    def curvature(self, hessian: np.ndarray, weight_bound: float | None) -> np.ndarray:
+        """Return the denominators of values from released sums of Hessians in grid steps."""
+        known = np.maximum(hessian * (self.hessian_clip * grid_step(weight_bound)), 0.0)
+        found: np.ndarray = known + self.reg_lambda
+        return found
+
     def noise(self, hessian: np.ndarray, sigma: float, weight_bound: float | None) -> np.ndarray:
         """Return the standard deviation of values due to noise alone, in score steps.
 

@@ -156,6 +156,9 @@ class Parameters:
     _apart: ClassVar[tuple[str, ...]] = ()
     """Parameters that another part of the plan holds, such as the clips of a Newton step."""
 
+    _where_set: ClassVar[tuple[str, ...]] = ()
+    """Parameters that reports and digests list only where they are set: most runs have none."""
+
     def __post_init__(self) -> None:
         for each in fields(self):
             rule, value = declared(each).constraint, getattr(self, each.name)
@@ -186,5 +189,6 @@ class Parameters:
             each.name: getattr(self, each.name)
             for each in fields(self)
             if each.name not in self._apart
+            and (each.name not in self._where_set or getattr(self, each.name))
         }
         return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}

@@ -21,6 +21,7 @@ import numpy as np
 from privboost._core.compilation import compiled
 from privboost._core.grid import MAX_SCORE, SCORE_STEPS
 from privboost.recipes.common import posterior_kernels
+from privboost.recipes.common.monotone import CellOrder, rise
 from privboost.recipes.common.posterior_kernels import soften
 
 RIDGE = 0.1
@@ -216,6 +217,8 @@ class Effect:
         Number of ordered bins, those of a number, which come first.
     slope : int
         1 if ordered values never fall, −1 if they never rise, 0 if they may do both.
+    order : CellOrder, optional
+        Order that the values of a pair's cells keep to.
 
     Attributes
     ----------
@@ -242,9 +245,10 @@ class Effect:
         fade: float = FADE,
         ordered: int = 0,
         slope: int = 0,
+        order: CellOrder | None = None,
     ) -> None:
         self.prior, self.most, self.fade = prior, most, fade
-        self.ordered, self.slope, self.n_observed = ordered, slope, 0
+        self.ordered, self.slope, self.order, self.n_observed = ordered, slope, order, 0
         size, self.first = len(prior.first), prior.first.copy()
         self.info, self.pull = np.zeros((size, size)), np.zeros((size, 1))
         self.values, self.mass, self.goal, self.move = np.zeros((4, size))
@@ -309,8 +313,10 @@ class Effect:
         self.values = self.goal.copy() if part == 1 else self.values + part * self.move
         if self.slope:  # the nearest monotone values, weighted by noisy counts
             upward = self.slope * self.values[: self.ordered]
-            posterior_kernels.rise(upward, self.profile[: self.ordered])
+            rise(upward, self.profile[: self.ordered])
             self.values[: self.ordered] = self.slope * upward
+        if self.order is not None:
+            self.values = self.order.nearest(self.values, self.profile)
         return Step(observed, part, self.values)
 
     def publish(self) -> np.ndarray:

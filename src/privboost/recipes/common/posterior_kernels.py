@@ -202,30 +202,6 @@ def soften(evidence, belief, weights):
 
 
 @compiled
-def rise(values, weights):
-    """Replace values by the nearest ones that never fall: pool adjacent violators.
-
-    The square of each value's change has a positive weight.
-    """
-    size, pools = values.size, 0
-    mean, weight, last = np.empty(size), np.empty(size), np.empty(size, dtype=np.int64)
-    for i in range(size):
-        mean[pools], weight[pools], last[pools] = values[i], weights[i], i
-        pools += 1
-        while pools > 1 and mean[pools - 2] > mean[pools - 1]:
-            both = weight[pools - 2] + weight[pools - 1]
-            moved = weight[pools - 1] / both * (mean[pools - 1] - mean[pools - 2])
-            mean[pools - 2] += moved
-            weight[pools - 2], last[pools - 2] = both, last[pools - 1]
-            pools -= 1
-    first = 0
-    for pool in range(pools):
-        for i in range(first, last[pool] + 1):
-            values[i] = mean[pool]
-        first = last[pool] + 1
-
-
-@compiled
 def root_of(info, prior, least, first, variance):
     """Return unit lower L and 1/D with L·D·Lᵀ = info + prior/variance, column by column.
 

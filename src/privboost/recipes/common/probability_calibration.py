@@ -192,7 +192,7 @@ def check_calibration(share: float, target: str, loss: str) -> None:
     if share == 0:
         return
     if target == "number":
-        raise ValueError("calibration_share must be 0 for a number: it has no probabilities")
+        return
     if not loss_of(target, loss).log_odds:
         raise ValueError(
             f'calibration_share must be 0 with loss="{loss}": its scores are no log-odds'

@@ -9,7 +9,8 @@ Labels are then scaled and clipped to the range. Where the counts are inconclusi
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import log_ndtr, ndtri_exp
@@ -42,6 +43,24 @@ _UNEVEN = np.array([[0.2], [1.0], [5.0]])
 """Mean count of a full cell, relative to the mean of its run: one very full cell, of zeros say,
 must not hide a wide distribution."""
 
+_DECAYS = np.array([1.0, 1.5, 2.0, 3.0, 4.0])
+"""Exponents of tails: how fast rows become fewer with the distance from the range's other end."""
+
+_AMOUNTS = np.append(0.0, np.geomspace(0.1, 1e4, 60))
+"""Rows in the first cell of a tail that a model of tails may have, in deviations of the noise."""
+
+_AMOUNT_PRIOR = np.append(0.5, np.full(60, 0.5 / 60))
+"""Their prior probabilities: half for no tail at all."""
+
+CLEAR = 1.5
+"""Standard deviations of noise that are taken off a count before it is believed."""
+
+SURE = 2.5
+"""The same for counts that may move an end of the range."""
+
+NOISE_OF_SUMS = 1.0
+"""Noise of a sum of labels, in parts of the range's width and of a count's noise."""
+
 _LEAST_FULL = 0.5
 """Least mean count of a full cell, in standard deviations of the noise."""
 
@@ -54,10 +73,69 @@ def plan_target_range(basis: PlanBasis, share: float, kind: type[NoisySums]) -> 
     return Planned(kind(what, 1.0, cells=1, shares=(1.0,), **basis.bound), PASSES)
 
 
-def find_target_range(curator: Curator, plan: Plan) -> tuple[int, int]:
-    """Find and publish the clipping range of a number's labels; its bounds if none is planned.
+@dataclass(frozen=True, eq=False)
+class LabelCounts:
+    """Noisy counts of rows by label.
 
-    Returned are the labels that are −1 and 1 from now on, in `grid.LABEL_STEPS`.
+    Attributes
+    ----------
+    edges : float array
+        Edges of the cells, in half widths of the bounds around their middle, increasing.
+    counts : float array
+        Rows of each cell, in rows of the largest weight.
+    deviation : float
+        Standard deviation of a count.
+    """
+
+    edges: np.ndarray
+    counts: np.ndarray
+    deviation: float
+
+    @property
+    def middles(self) -> np.ndarray:
+        """Middle of each cell."""
+        middles: np.ndarray = (self.edges[1:] + self.edges[:-1]) / 2
+        return middles
+
+    @property
+    def clear(self) -> np.ndarray:
+        """Counts less `CLEAR` standard deviations of their noise, at least 0."""
+        clear: np.ndarray = np.maximum(self.counts - CLEAR * self.deviation, 0.0)
+        return clear
+
+
+class TargetRange(NamedTuple):
+    """Target clipping range, in `grid.LABEL_STEPS`, and the counts that it follows from, if any."""
+
+    low: int
+    high: int
+    labels: LabelCounts | None
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """Labels that are −1 and 1 from now on."""
+        return self.low, self.high
+
+    def residuals(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return labels less their mean, and how many rows have them: one entry a cell.
+
+        In half widths of the range, and in rows, by the counts that are clear of noise; there are
+        none where no counts were released.
+        """
+        if self.labels is None or not self.labels.clear.any():
+            return np.empty(0), np.empty(0)
+        middle, half = (self.low + self.high) / 2, (self.high - self.low) / 2
+        scaled = np.clip((self.labels.middles * LABEL_STEPS - middle) / half, -1, 1)
+        rows = self.labels.clear
+        return scaled - float((scaled * rows).sum() / rows.sum()), rows
+
+
+WHOLE_RANGE = TargetRange(*FULL_RANGE, None)
+"""The bounds, where no range is planned."""
+
+
+def find_target_range(curator: Curator, plan: Plan) -> TargetRange:
+    """Find and publish the clipping range of a number's labels; its bounds if none is planned.
 
     Privacy
     -------
@@ -65,32 +143,85 @@ def find_target_range(curator: Curator, plan: Plan) -> tuple[int, int]:
     a pass; the cells of a pass follow from earlier ones.
     """
     if plan.range_release is None:
-        return FULL_RANGE
+        return WHOLE_RANGE
     curator.publish(Start(loss_of("number", "squared").table(1.0, 1.0)))
     low, high = -SCORE_STEPS, SCORE_STEPS  # of states, which are minus the labels
     for _ in range(PASSES):
-        edges = low + (high - low) * np.arange(_CELLS + 1) // _CELLS
+        inner = low + (high - low) * np.arange(_CELLS + 1) // _CELLS
+        edges, before = _with_tails(inner)
+        counts, deviates, deviation = _histogram(curator, plan, edges)
         error = KEEN if _WIDE * (high - low) <= 2 * SCORE_STEPS else CAREFUL
-        first, last = full_cells(_histogram(curator, plan.range_release, edges), error)
+        first, last = full_cells(deviates[before : before + _CELLS], error)
         cell = -(-(high - low) // _CELLS)  # one more at each end, for a thin tail
-        low = max(int(edges[first]) - cell, -SCORE_STEPS)
-        high = min(int(edges[last]) + cell, SCORE_STEPS)
-    fine = LABEL_STEPS // SCORE_STEPS
-    clipping = SetClippingRange(-high * fine, -low * fine)
+        low = max(int(inner[first]) - cell, -SCORE_STEPS)
+        high = min(int(inner[last]) + cell, SCORE_STEPS)
+    labels = LabelCounts(-edges[::-1] / SCORE_STEPS, counts[::-1], deviation)
+    ends = with_tails(labels, -high / SCORE_STEPS, -low / SCORE_STEPS)
+    steps = [round(end * SCORE_STEPS) * (LABEL_STEPS // SCORE_STEPS) for end in ends]
+    clipping = SetClippingRange(*steps)
     curator.publish(clipping)
-    return clipping.low, clipping.high
+    return TargetRange(clipping.low, clipping.high, labels)
 
 
-def _histogram(curator: Curator, event: Any, edges: np.ndarray) -> np.ndarray:
-    """Release counts of rows between edges, in standard deviations of their noise."""
+def _with_tails(inner: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return edges with cells of doubling width on both sides, and the number of those before."""
+    low, high = int(inner[0]), int(inner[-1])
+    away = (high - low) * (2 ** np.arange(1, SCORE_STEPS.bit_length() + 2) - 1)
+    below = low - np.append(away[away < low + SCORE_STEPS], low + SCORE_STEPS)
+    above = high + np.append(away[away < SCORE_STEPS - high], SCORE_STEPS - high)
+    edges = np.unique(np.concatenate([below, inner, above]))
+    return edges, int(np.searchsorted(edges, low))
+
+
+def with_tails(labels: LabelCounts, low: float, high: float) -> tuple[float, float]:
+    """Return a range extended to the tails whose loss would cost more than their noise.
+
+    Labels beyond an end count as the end. What that takes from the sum of all labels is squared,
+    and compared with the noise of sums, which grows with the width of the range.
+    """
+    up = _best_end(labels.edges, labels.counts, labels.deviation, low, high)
+    down = _best_end(-labels.edges[::-1], labels.counts[::-1], labels.deviation, -high, -low)
+    return -down, up
+
+
+def _best_end(
+    edges: np.ndarray, counts: np.ndarray, deviation: float, low: float, high: float
+) -> float:
+    """Return the upper end of a range, at `high` or above."""
+    beyond = np.flatnonzero(edges[:-1] >= high - 1e-9)
+    if not len(beyond):
+        return high
+    middles, own = ((edges[1:] + edges[:-1]) / 2)[beyond], counts[beyond]
+    ends = np.append(edges[beyond], edges[-1])
+    lost = np.maximum(middles - ends[:, None], 0.0)
+    if deviation == 0:
+        return float(ends[np.argmin(lost @ own > 0)])
+    decay = ((edges[beyond] - low) / (edges[beyond[0]] - low))[:, None] ** -_DECAYS
+    decay *= (np.diff(edges)[beyond] / (edges[beyond + 1] - low))[:, None]
+    amounts = _AMOUNTS[:, None, None] * decay  # counts in deviations, by amount, cell and decay
+    fit = ((own[:, None] / deviation - amounts) ** 2).sum(axis=1)
+    weight = _AMOUNT_PRIOR[:, None] * np.exp(-(fit - fit.min()) / 2)
+    sums = np.einsum("ec,acd->ead", lost, amounts)
+    squared = (sums**2 * weight).sum(axis=(1, 2)) / weight.sum()
+    squared = np.maximum(squared, (lost @ np.maximum(own / deviation - SURE, 0.0)) ** 2)
+    return float(ends[np.argmin(squared + (NOISE_OF_SUMS * (ends - low)) ** 2)])
+
+
+def _histogram(
+    curator: Curator, plan: Plan, edges: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Release counts of rows between edges: in rows, in deviations of the noise, and its size."""
+    event = plan.range_release
     cells = edges.astype(np.int32)
     cells[-1] += 1  # the last cell has its end
     counts = curator.sums(ScoreCounts(cells, 1), event)[1:-1, 0, 0]
     scale = float(event.scales[0])
+    rows = counts * plan.count_step
     if scale == 0:  # public rows are counted exactly
-        return np.where(counts > 0, math.inf, 0.0)
-    inside: np.ndarray = counts / scale
-    return as_normal(inside) if isinstance(event, LaplaceRelease) else inside
+        return rows, np.where(counts > 0, math.inf, 0.0), 0.0
+    deviates: np.ndarray = counts / scale
+    deviates = as_normal(deviates) if isinstance(event, LaplaceRelease) else deviates
+    return rows, deviates, float(event.deviations[0]) * plan.count_step
 
 
 def as_normal(laplace: np.ndarray) -> np.ndarray:

@@ -1,0 +1,203 @@
+"""Correction of a number's mean: a slope and a shift of predictions, fitted to released residuals.
+
+A clip of gradients biases predictions at every ε: of skewed labels a clipped fit finds something
+between mean and median. So the last release are sums of labels less predictions, and counts, in a
+few cells of the prediction. The line through predictions that explains them best, given their
+noise, corrects the mean; where noise hides the bias that a clip can have, the line stays as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from privboost._core.grid import SCORE_STEPS
+from privboost.accounting.noisy_sums import NoisySums
+from privboost.engine.queries import PredictionSums
+from privboost.engine.updates import UseLoss
+from privboost.losses.base import loss_of
+from privboost.mechanisms.curator import Curator
+from privboost.recipes.common.plan import Plan, Task
+from privboost.recipes.common.probability_calibration import (
+    Lineable,
+    calibrate_scores,
+    counts_release,
+)
+
+Calibrated = TypeVar("Calibrated", bound=Lineable)
+
+EXPECTED_BIAS = 0.1
+"""Shift of the mean that a clip may cause, in half widths of the range, where nothing tells."""
+
+_WHAT = "labels less predictions, and rows, by prediction"
+
+RESIDUAL_CLIP = 2.0
+"""Bound of a residual, in half widths of the clipping range: none between label and prediction is
+larger."""
+
+_SHARES = (0.9, 0.1)
+"""Shares of residuals and of counts in the release."""
+
+_MOST_CELLS = 12
+_SLOPE_SIGNAL = 0.1
+"""Deviation of predictions that noise may hide in a cell, in parts of that of all predictions."""
+_SLOPE_PRIOR = 0.5
+"""Prior standard deviation of the slope's logarithm."""
+_SHIFT_PRIOR = 0.03
+"""Least prior standard deviation of the shift, in half widths of the range."""
+_SPREAD = 0.05
+"""Variance of a residual that is assumed, in squared half widths of the range."""
+_LEVEL_PRIOR = 1.0
+"""Prior standard deviation of the shift beside the slope."""
+_STEEPEST = 3.0
+"""Largest slope, inverse of the least, and largest shift."""
+
+
+@dataclass(frozen=True, eq=False)
+class Residuals:
+    """Released residuals by cell of the prediction, in half widths of the clipping range.
+
+    Attributes
+    ----------
+    edges : float array
+        Edges of the cells of predictions, without the outer two.
+    total, rows : float arrays
+        Noisy sums of labels less predictions, and noisy counts.
+    total_noise, rows_noise : float
+        Their standard deviations.
+    """
+
+    edges: np.ndarray
+    total: np.ndarray
+    rows: np.ndarray
+    total_noise: float
+    rows_noise: float
+
+
+def release_residuals(
+    curator: Curator, plan: Plan, release: NoisySums, typical: np.ndarray, rows: float
+) -> Residuals:
+    """Release sums of labels less predictions and counts, by cell of the prediction.
+
+    `typical` are scores of rows drawn from noisy counts, and `rows` is the noisy number of rows.
+
+    Privacy
+    -------
+    Spends `release` once. Cells follow from released values; whatever they are, a row lies in one.
+    """
+    curator.publish(UseLoss(loss_of("number", "squared").table(RESIDUAL_CLIP, 1.0)))
+    step = plan.count_step
+    noise = RESIDUAL_CLIP * float(release.deviations[0]) * step
+    edges = _edges(typical, _cells_for(rows, noise, typical / SCORE_STEPS))
+    sums = curator.sums(PredictionSums(edges, SCORE_STEPS), release)
+    total = -RESIDUAL_CLIP * step * sums[:, 0]
+    return Residuals(
+        edges / SCORE_STEPS, total, step * sums[:, 1], noise, float(release.deviations[1]) * step
+    )
+
+
+def _cells_for(rows: float, noise: float, typical: np.ndarray) -> int:
+    """Return the number of cells: one where noise hides a slope, as every cell adds its own."""
+    if not len(typical):
+        return 1
+    signal = _SLOPE_SIGNAL * rows * float(np.std(typical)) / max(noise, 1e-300)
+    return int(min(max(signal, 1.0), math.sqrt(_MOST_CELLS)) ** 2 + 1e-9)
+
+
+def _edges(typical: np.ndarray, cells: int) -> np.ndarray:
+    """Return inner edges of cells of equally many expected rows."""
+    at = len(typical) * np.arange(1, cells) // cells
+    return np.unique(np.sort(typical)[at]).astype(np.int32)
+
+
+def fit_correction(residuals: Residuals, typical: np.ndarray, bias: float) -> tuple[float, float]:
+    """Return the slope and shift of predictions that explain residuals best.
+
+    The slope follows from the cells, the shift from all of them together: the mean is right
+    whatever the slope. Both are shrunk by what noise hides.
+
+    Parameters
+    ----------
+    typical : int32 array
+        Scores of rows drawn from noisy counts.
+    bias : float
+        Size of the shift to expect from a clip, in half widths of the range.
+    """
+    scores = typical / SCORE_STEPS if len(typical) else np.zeros(1)
+    rows = np.maximum(residuals.rows, 1.0)
+    cell = np.searchsorted(residuals.edges, scores, side="right")
+    number = np.maximum(np.bincount(cell, minlength=len(rows)), 1)
+    weight = (rows / number)[cell]  # cells have the released counts, not those of typical rows
+    weight /= weight.sum()
+    centre = float(weight @ scores)
+    far = np.bincount(cell, scores - centre, minlength=len(rows)) / number
+    slope = 1.0
+    if len(rows) > 1:
+        variance = residuals.total_noise**2 + rows * _SPREAD
+        pull = np.stack([rows * far, rows], axis=1)
+        precision = (pull.T / variance) @ pull + np.diag([_SLOPE_PRIOR**-2, _LEVEL_PRIOR**-2])
+        slope += float(np.linalg.solve(precision, (pull.T / variance) @ residuals.total)[0])
+        slope = min(max(slope, 1 / _STEEPEST), _STEEPEST)
+    prior = math.hypot(_SHIFT_PRIOR, bias)
+    noise = residuals.total_noise * math.sqrt(len(rows)) / rows.sum()
+    change = residuals.total.sum() / rows.sum() * prior**2 / (prior**2 + noise**2)
+    goal = float(weight @ _bounded(scores)) + change
+    shift = _shift_to(centre + slope * (scores - centre), weight, goal)
+    return slope, shift + centre * (1 - slope)
+
+
+def _bounded(scores: np.ndarray) -> np.ndarray:
+    """Return predictions within the clipping range."""
+    bounded: np.ndarray = np.clip(scores, -1.0, 1.0)
+    return bounded
+
+
+def _shift_to(scores: np.ndarray, weight: np.ndarray, goal: float) -> float:
+    """Return the shift with which the weighted mean of bounded predictions is nearest to a goal."""
+    low, high = -_STEEPEST, _STEEPEST
+    for _ in range(30):
+        middle = (low + high) / 2
+        if float(weight @ _bounded(scores + middle)) < goal:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def last_release(
+    kind: type[NoisySums], task: Task, bound: Mapping[str, Any], noise: float = 1.0
+) -> NoisySums:
+    """Return the release of one output that calibrates a model's scores, by its kind of target."""
+    if task.target == "classes":
+        return counts_release(kind, bound, noise)
+    return kind(_WHAT, noise, cells=1, shares=_SHARES, **bound)
+
+
+def calibrate(
+    curator: Curator,
+    plan: Plan,
+    release: NoisySums | None,
+    model: Calibrated,
+    rows: Sequence[float] | None = None,
+    bias: float = EXPECTED_BIAS,
+) -> Calibrated:
+    """Map the scores of a model by the lines that released values suggest.
+
+    Those of classes become calibrated (see `calibrate_scores`), and the predictions of a number
+    right on average. Without a `release` the model is returned unchanged. `rows` are noisy counts
+    of each output, and `bias` is as in `fit_correction`.
+
+    Privacy
+    -------
+    Spends `release` once for each output, in addition to individual budgets where rows have some.
+    """
+    if release is None or plan.task.target == "classes":
+        return calibrate_scores(curator, plan, release, model, rows)
+    typical = model.typical()[0]
+    curator.close_budgets()
+    residuals = release_residuals(curator, plan, release, typical, rows[0] if rows else 0.0)
+    return model.with_calibration(np.array([fit_correction(residuals, typical, bias)]))
