@@ -12,7 +12,7 @@ from privboost.data.encoding import Encoder
 from privboost.data.rows import join, lines_of_labels
 from privboost.engine.backend import LocalBackend
 from privboost.engine.protocol import Message
-from privboost.engine.queries import CellSums, ScoreCounts, TreeSums
+from privboost.engine.queries import CellSums, PredictionSums, ScoreCounts, TreeSums
 from privboost.engine.updates import SetLabelBins, Start, UseLoss
 from privboost.losses.base import UNKNOWN_LABEL, LossTable, within_steps
 from privboost.losses.logistic import LOGISTIC
@@ -50,12 +50,14 @@ def expected(blocks, loss, edges, told, query):
                 state = state + values[leaves(block, tree)]
     line = (edges[:, None] <= -block.minus_label[None, :].astype(np.int64)).sum(axis=0)
     line[block.label == UNKNOWN_LABEL] = len(edges) + 1
+    if isinstance(query, PredictionSums):
+        state = np.clip(state, -query.limit, query.limit)
     column = np.clip((state >> loss.shift) + loss.size // 2, 0, loss.size - 1)
     weight = 1 if block.weight is None else block.weight.astype(np.int64)
     added = [loss.statistic(name)[line, column] * weight for name in query.statistics]
     if isinstance(query, CellSums):
         at = list(cells_of(block, query.cells))
-    elif isinstance(query, ScoreCounts):
+    elif isinstance(query, ScoreCounts | PredictionSums):
         at = [np.searchsorted(query.edges, state, side="right")]
     elif isinstance(query, TreeSums):
         at = [k * tree.n_leaves + leaves(block, tree) for k, tree in enumerate(query.trees)]
