@@ -758,7 +758,7 @@ def plan_privboost(
     if pure:
         defaults["hessian_share"] = PURE_HESSIAN_SHARE
     target = Task.of(encoder.domain.target).target
-    own_scale = given.get("loss") is not None and _has_scale(given["loss"], encoder)
+    own_scale = _has_scale(given.get("loss"), encoder)
     settings = PrivBoostParameters.read(given, target, **defaults)
     if pure and isinstance(settings.interactions, tuple):
         raise ValueError(
@@ -812,7 +812,8 @@ def plan_privboost(
 def _has_scale(loss: Any, encoder: Encoder) -> bool:
     """Return whether a loss of a number has a scale of its own; refuse a target it does not fit."""
     target = encoder.domain.target
-    if loss not in losses_of("number") or not loss_of("number", loss).own_scale:
+    known = isinstance(loss, str) and loss in losses_of("number")
+    if not known or not loss_of("number", loss).own_scale:
         return False
     if isinstance(target, NumberTarget) and loss_of("number", loss).log_link:
         if target.scale != "linear":
