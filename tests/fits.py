@@ -129,7 +129,10 @@ HESSIANS = {"candidates": "hessian", "candidate_rounds": 2}
 EXPOSED = {"loss": "poisson", "exposure": "age", "at_once": 3}
 HIGH = {"loss": "quantile", "quantile": 0.9}
 COUNTS = {"loss": "poisson", "gradient_clip": 3.0}
+INTERVALS = {"conformal_fraction": 0.3}
 OWN = [
+    Fit("PrivBoostRegressor, intervals", "privboost", NUMBER, True, INTERVALS),
+    Fit("PrivBoostClassifier, sets", "privboost", THREE, True, INTERVALS),
     *(RANDOM_TREES[f"sbdt {k}, {[*TARGETS][k % 3]}"] for k in range(len(TREES))),
     Fit("PrivBoostRegressor, poisson", "privboost", NUMBER, True, {"loss": "poisson"}),
     Fit("PrivBoostRegressor, gamma", "privboost", NUMBER, False, {"loss": "gamma"}),

@@ -139,7 +139,7 @@ register("loader PVBSIZE1", "privboost.domain_inference.bounds", "InferenceLoade
 register("loader PVBEVAL1", "privboost.evaluation.outcomes", "OutcomeLoader")
 register("outcomes classes", "privboost.evaluation.classes", "ClassOutcomes")
 register("outcomes number", "privboost.evaluation.numbers", "NumberOutcomes")
-register("outcomes exact number", "privboost.evaluation.numbers", "ExactNumberOutcomes")
+register("outcomes exact number", "privboost.evaluation.exact_numbers", "ExactNumberOutcomes")
 
 
 if not TYPE_CHECKING:  # else every name would be known, and could be anything

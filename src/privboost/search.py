@@ -44,10 +44,13 @@ from privboost.estimators.preparation import (
     remembering_failure,
 )
 from privboost.estimators.run_settings import RunSettings, ledger_path
+from privboost.evaluation.class_measures import MEASURES
 from privboost.evaluation.evaluate import EvaluationPreparation, run_evaluation
+from privboost.evaluation.number_measures import measures_of
+from privboost.evaluation.number_sums import Wanted
 from privboost.evaluation.numbers import clip_of_scores
 from privboost.evaluation.plan import plan_evaluation, plan_score
-from privboost.evaluation.result import Value
+from privboost.evaluation.result import HIGHER, Value
 from privboost.models.model import Model
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.sampling import draw_below, draw_run_count, stop_chance
@@ -58,7 +61,6 @@ from privboost.reports.writing import add_domain_inference, write_report
 _STEPS = 12
 _LEAST = 1 / 64
 """Least ε of a run, relative to the search's."""
-_LOWER_IS_BETTER = ("log_loss", "brier", "calibration_error", "rmse", "mae")
 _OF_THE_SEARCH = ("epsilon", "delta", "random_state", "ledger", "budget")
 _FIXED = (
     *(*_OF_THE_SEARCH, "public_rows", "backend"),
@@ -92,9 +94,10 @@ class PrivateSearchCV(BaseEstimator):
     validation_share : float
         Share of the units that runs are scored on, and not trained on.
     scoring : str, optional
-        Measure of a run: "auc", "accuracy", "log_loss" or "brier" for classes, "rmse", "mae" or
-        "r2" for a number. By default "auc" ("accuracy" beyond two classes), or "rmse". Residuals of
-        a number are clipped to half the width of a model's clipping range of labels.
+        Measure of a run: "auc", "accuracy", "log_loss", "brier" or "calibration_error" for classes
+        ("accuracy" or "log_loss" beyond two), "rmse", "mae" or "r2" for a number. By default "auc"
+        ("accuracy" beyond two classes), or "rmse". Residuals of a number are clipped to half the
+        width of a model's clipping range of labels.
     random_state : int, optional
         A seed, for tests; it takes the guarantee away.
     ledger : path, optional
@@ -331,7 +334,7 @@ class _Search:
         """Make all runs; return the best."""
         side = np.frombuffer(keys.child("split").words(4).tobytes(), dtype=np.uint8)
         coins, seeds = keys.child("runs"), keys.child("seeds")
-        sign = -1 if self.scoring in _LOWER_IS_BETTER else 1
+        sign = 1 if _better(self.domain.target)[self.scoring] == HIGHER else -1
         best: _Winner | None = None
         for _ in range(draw_run_count(self.stop, coins)):
             number = draw_below(len(self.candidates), coins)
@@ -476,17 +479,29 @@ def _check_candidates(candidates: Any) -> tuple[Mapping[str, Any], ...]:
     return found
 
 
+def _better(target: Any) -> dict[str, str]:
+    """Return the measures that compare models of a target, and which values of them are better."""
+    if isinstance(target, ClassTarget):
+        listed = {name: measure.better for name, measure in MEASURES.items()}
+    else:
+        known = measures_of(Wanted(target.bounds[0]))
+        listed = {name: measure.better for name, measure in known.items()}
+    return {name: better for name, better in listed.items() if better is not None}
+
+
 def _check_scoring(scoring: Any, estimator: Any) -> str:
     target = estimator._domain().target
+    known = tuple(_better(target))
     if isinstance(target, ClassTarget):
-        two = len(target.classes) == 2
-        known: tuple[str, ...] = ("auc", "accuracy") if two else ("accuracy",)
-        if hasattr(estimator, "predict_proba"):
-            known += ("log_loss", "brier", "calibration_error") if two else ("log_loss",)
-    else:
-        known = ("rmse", "mae", "r2")
+        curves, log_odds = len(target.classes) == 2, hasattr(estimator, "predict_proba")
+        having = [(name, MEASURES[name]) for name in known]
+        known = tuple(
+            name
+            for name, own in having
+            if (curves or not own.curves) and (log_odds or not own.log_odds)
+        )
     if scoring is None:
-        return known[0]
+        return "auc" if "auc" in known else known[0]
     if scoring not in known:
         raise ValueError(f"scoring must be one of {', '.join(map(repr, known))}")
     return str(scoring)

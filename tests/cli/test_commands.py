@@ -55,6 +55,27 @@ def run(command):
     return act
 
 
+def test_intervals_are_columns_of_predictions(tmp_path, run):
+    domain, data = tmp_path / "d.json", tmp_path / "t.parquet"
+    make_domain(NUMBER).to_json(domain)
+    frame = make_frame(300, target=NUMBER)
+    frame.to_parquet(data)
+    for fraction, name in ((0.3, "with"), (0, "without")):
+        run(
+            *("train", data, "--domain", domain, "--model", tmp_path / name, "--epsilon", 1),
+            *("--delta", 1e-6, "--set", "n_estimators=4"),
+            *("--set", f"conformal_fraction={fraction}"),
+        )
+    run("predict", tmp_path / "with", data, "--interval", 0.8, "--out", tmp_path / "p.parquet")
+    found = pq.read_table(tmp_path / "p.parquet").select(["lower", "upper"]).to_pandas()
+    expected = load_model(tmp_path / "with").predict_interval(frame, 0.8)
+    np.testing.assert_array_equal(found.to_numpy(), expected)
+    refused = run("predict", tmp_path / "without", data, "--interval", 0.8, code=2)
+    assert "--interval: this model holds no prediction intervals" in refused.stderr
+    refused = run("predict", tmp_path / "with", data, "--interval", 1.8, code=2)
+    assert "coverage must lie strictly between 0 and 1" in refused.stderr
+
+
 @pytest.mark.parametrize("target", [CLASSES, NUMBER], ids=["classes", "number"])
 def test_train_predict_report(tmp_path, target, run):
     train = run_process if target is CLASSES else run
@@ -118,6 +139,12 @@ def test_evaluate(tmp_path, target, command):
     if target is NUMBER:
         assert out["residuals"]["clip"] > 0
         assert out["all"]["rmse"]["lower"] <= out["all"]["rmse"]["upper"] <= 10
+        assert len(out["all"]["calibration"]) > 1
+        more = ("--no-curves", "--quantile", 0.5, "--deviance", "tweedie", "--power", 1.2)
+        out = json.loads(command(*ask, *more, "--epsilon", 0.5, "--json")[1])
+        assert {"deviance", "pinball", "share_below", "mean_ratio"} < set(out["all"])
+        assert not {"gini", "calibration"} & set(out["all"])
+        assert out["privacy"]["parameters"]["power"] == 1.2
     else:
         assert set(out) == {"target", "all", "groups", "privacy", "warnings"}
         assert set(out["all"]["auc"]) == {"value", "std", "width"}

@@ -1,5 +1,6 @@
 """One seed gives the same model on a device, byte for byte, by every recipe."""
 
+import math
 from functools import partial
 
 import numpy as np
@@ -46,6 +47,8 @@ def test_evaluation(device):
         frame, model = fit.frame(500, 1), fit()
         asked = {"epsilon": 1.0, "delta": 1e-6, "random_state": 3}
         assert evaluate(model, frame, backend=there, **asked) == evaluate(model, frame, **asked)
+    public = {"epsilon": math.inf, "public_rows": True, "quantile": 0.5}  # of the number
+    assert evaluate(model, frame, backend=there, **public) == evaluate(model, frame, **public)
 
 
 def test_a_domain_that_is_learned(device):

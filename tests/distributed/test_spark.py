@@ -55,9 +55,11 @@ def test_every_recipe_gives_the_same_bytes(spark, basic_fit):
     same_bytes(spark, basic_fit, n_estimators=2, **more)
 
 
-@pytest.mark.parametrize(
-    "name", ["sbdt 4, three classes", "DPXGBClassifier 1", "PrivBoostRegressor, units"]
-)
+ALSO = ["sbdt 4, three classes", "DPXGBClassifier 1", "PrivBoostRegressor, units"]
+ALSO += ["PrivBoostRegressor, intervals"]
+
+
+@pytest.mark.parametrize("name", ALSO)
 def test_interactions_samples_and_filters_give_the_same_bytes(spark, name):
     same_bytes(spark, fits.ALL[name], n_estimators=2)
 

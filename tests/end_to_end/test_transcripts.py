@@ -94,7 +94,8 @@ def moved(name, curator, arguments, answers):
         return sum(spread) / utility.range(curator._contribution) / event.noise
     if name == "least_eigenvalue":
         answers, name = [np.linalg.eigvalsh(sums.astype(float))[0] for sums in answers], "linear"
-    measure = {"gaussian": gaussian, "linear": gaussian, "laplace": laplace, "gram": gram}[name]
+    kinds = {"laplace": laplace, "gram": gram}
+    measure = kinds.get(name, gaussian)
     return measure(curator, (answers[0] - answers[1]).astype(float), event)
 
 
@@ -203,6 +204,8 @@ CASES = [
     (PrivBoostRegressor, WIDE, 1, False, {"loss": "tweedie", "delta": 0.0, "n_estimators": 8}),
     (PrivBoostRegressor, NUMBER, 1, True, {"loss": "gamma", "exposure": "age", "at_once": 2}),
     (PrivBoostRegressor, WIDE, 3, False, {"loss": "quantile", "quantile": 0.8, "n_estimators": 8}),
+    (PrivBoostClassifier, THREE, 1, False, {"conformal_fraction": 0.5, "n_estimators": 8}),
+    (PrivBoostRegressor, WIDE, 1, True, {"conformal_fraction": 0.5, "n_estimators": 8}),
 ]
 
 

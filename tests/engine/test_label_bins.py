@@ -13,10 +13,11 @@ from privboost.data.rows import join, lines_of_labels
 from privboost.engine.backend import LocalBackend
 from privboost.engine.protocol import Message
 from privboost.engine.queries import CellSums, PredictionSums, ScoreCounts, TreeSums
-from privboost.engine.updates import SetLabelBins, Start, UseLoss
+from privboost.engine.updates import SetLabelBins, Start, UseLoss, UsePart
 from privboost.losses.base import UNKNOWN_LABEL, LossTable, within_steps
 from privboost.losses.logistic import LOGISTIC
 from privboost.losses.squared import SQUARED_NUMBER
+from privboost.randomness.sampling import Sample
 from tests.engine.test_queries import cells_of, leaves, queries, rows_for, updates
 from tests.hostile import HostileBackend
 from tests.tables import CLASSES, NUMBER, encode_training, make_domain, make_frame
@@ -120,6 +121,16 @@ def test_a_loss_without_a_line_for_each_bin_is_refused():
         shard.apply(Start(table_of(5)))
         with pytest.raises(ValueError, match="needs 6 lines"):
             shard.apply(UseLoss(table_of(4)))
+
+
+def test_no_rows_are_put_aside_while_labels_have_bins():
+    """Their states are no residuals, and lines of rows put aside would count."""
+    shard = LocalBackend(rows_for(NUMBER, False)[1])
+    for update in (SetLabelBins(edges_of(5)), Start(table_of(5))):
+        shard.apply(update)
+    aside = Sample(np.zeros(32, dtype=np.uint8), 0.5)
+    with pytest.raises(ValueError, match="only where states are residuals"):
+        shard.apply(UsePart(aside, True))
 
 
 def test_classes_have_no_bins():

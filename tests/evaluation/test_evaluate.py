@@ -491,7 +491,12 @@ def test_refusals_of_models(number):
         evaluate(PrivBoostClassifier(), frame_of(CLASSES, 20), epsilon=1.0)
     for how, words in (
         ({"score_cells": 8}, "score_cells"),
-        ({"curves": True}, "curves"),
+        ({"deviance": "normal"}, "deviance"),
+        ({"power": 1.5}, "power is that of deviance=.tweedie."),
+        ({"deviance": "poisson", "power": 1.5}, "power"),
+        ({"deviance": "tweedie", "power": 2}, "power"),
+        ({"deviance": "gamma"}, "lower bound is above 0"),
+        ({"quantile": 1}, "quantile"),
         ({"clip": 0}, "clip"),
         ({"clip": 1e-9}, "clip must be a finite number above 5.96046e-07"),
         ({"clip": math.inf}, "clip"),

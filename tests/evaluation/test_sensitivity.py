@@ -45,6 +45,10 @@ MODELS = {
 }
 
 
+HOW = {"a number": {"deviance": "poisson", "quantile": 0.5}}
+"""All that can be measured of a target."""
+
+
 def of_units(model, unit):
     domain = replace(model.domain, unit=make_domain(unit=unit).unit)
     return replace(model, encoder=Encoder(domain, model.encoder.edges))
@@ -90,7 +94,8 @@ def losses(plan, frame, fewer, shuffle=0):
     """How far each release moves, in what its event claims: 1 is all of it."""
     first = told_of(plan, frame, shuffle)
     second = told_of(plan, fewer, shuffle + 1, [exact for _, _, exact in first])
-    for (query, event, more), (_, _, less) in zip(first, second, strict=True):
+    for (query, event, more), (other, _, less) in zip(first, second, strict=True):
+        assert query.cells.same_as(other.cells)  # they follow from released values alone
         change = more - less
         bound = query.bound(Contribution(rows=event.rows))
         assert np.abs(change).max(initial=0) <= bound.steps
@@ -115,7 +120,8 @@ def test_adding_any_row(task, rows, seed, shuffle, delta, data):
     target = {"two classes": CLASSES, "three classes": THREE, "a number": NUMBER}[task]
     frame = make_frame(rows, seed, target)
     fewer = frame.drop(index=data.draw(st.integers(0, rows - 1)))
-    assert all(moved <= 1 + 1e-12 for moved in losses(plan_of(model, delta), frame, fewer, shuffle))
+    plan = plan_of(model, delta, **HOW.get(task, {}))
+    assert all(moved <= 1 + 1e-12 for moved in losses(plan, frame, fewer, shuffle))
 
 
 @given(
@@ -133,7 +139,8 @@ def test_adding_any_unit(task, rows, seed, shuffle, delta, max_rows):
     frame = make_frame(rows, seed, target)
     first = frame["person"].iloc[0]
     fewer = frame[frame["person"].notna() if first is None else frame["person"] != first]
-    assert all(moved <= 1 + 1e-12 for moved in losses(plan_of(model, delta), frame, fewer, shuffle))
+    plan = plan_of(model, delta, **HOW.get(task, {}))
+    assert all(moved <= 1 + 1e-12 for moved in losses(plan, frame, fewer, shuffle))
 
 
 def known_row(frame):
@@ -158,12 +165,23 @@ def test_the_claim_about_residuals_by_size_is_attained(delta, max_rows):
     if max_rows is not None:
         model = of_units(model, {"column": "person", "max_rows": max_rows})
         frame = frame.iloc[[0] * 5].assign(person="someone").reset_index(drop=True)
-    plan = plan_of(model, delta)
+    plan = plan_of(model, delta, deviance="poisson")
     fewer = frame.drop(index=0) if max_rows is None else frame.iloc[:0]
     moved = list(losses(plan, frame, fewer))
-    assert plan.releases[1].event.what == "rows by the size of their residual"
-    assert moved[:2] == [pytest.approx(1)] * 2
-    assert isinstance(plan.releases[1].event, GaussianRelease) == (delta > 0)
+    counted = {
+        "the number of rows",
+        "rows by the size of their residual",
+        "rows by their prediction",
+        "rows by group of their prediction",
+        "rows by the size of their deviance",
+    }
+    whats = [planned.event.what for planned in plan.releases]
+    assert counted < set(whats)
+    for what, own, planned in zip(whats, moved, plan.releases, strict=True):
+        if what in counted:
+            assert own == pytest.approx(1), what
+        assert planned.event.cells == (1 if what == "rows by their prediction" else 1 + len(BY))
+        assert isinstance(planned.event, GaussianRelease) == (delta > 0)
 
 
 @pytest.mark.parametrize("task", ["two classes", "a number"])
@@ -179,6 +197,43 @@ def test_a_forgotten_feature_is_caught(task, monkeypatch):
     moved = losses(plan, frame, frame.drop(index=known_row(frame) if task != "a number" else 0))
     with pytest.raises(AssertionError):
         assert all(each <= 1 + 1e-12 for each in moved)
+
+
+def test_groups_of_predictions_that_follow_from_rows_are_caught(monkeypatch):
+    """The twin takes the edges of groups from exact counts, at no price."""
+    asked = numbers._Asked
+    exact = []
+
+    class Twin(asked):
+        def ask(self, name, cells, statistics=numbers.GRADIENT_HESSIAN):
+            super().ask(name, cells, statistics)
+            if name == numbers.PREDICTIONS:
+                exact.append(self.curator.told[-1][2] / numbers.CLIP_STEPS)
+                self._sums[name] = [exact[-1]]
+
+    monkeypatch.setattr(numbers, "_Asked", Twin)
+    frame = make_frame(60, 3, NUMBER).assign(income=2.0)
+    with pytest.raises((AssertionError, ValueError)):
+        list(losses(plan_of(MODELS["a number"], 0.0), frame, frame.iloc[:20]))
+    assert len(exact) == 2
+
+
+def test_counts_by_prediction_within_groups_are_refused(monkeypatch):
+    """The twin counts rows by their prediction in groups too, which the event does not pay for."""
+    honest = numbers.NumberOutcomes.maps
+
+    def twin(self, model, groups):
+        whole, by_size, by_prediction, *more = honest(self, model, groups)
+        return whole, by_size, numbers.within_each(by_prediction, groups), *more
+
+    monkeypatch.setattr(numbers.NumberOutcomes, "maps", twin)
+    plan = plan_of(MODELS["a number"], 0.0)
+    ledger = Ledger(1.0, 0.0, plan.accountant)
+    ledger.reserve(plan.releases)
+    curator = Curator(LocalBackend([]), ledger, KeyStream.seeded(5), plan.contribution)
+    with pytest.raises(ValueError, match="understates"):
+        measure(curator, plan)
+    assert "rows by their prediction" not in {planned.event.what for planned in ledger.spent}
 
 
 def test_a_forgotten_bound_on_rows_is_caught():
@@ -229,6 +284,6 @@ def test_a_row_of_an_unknown_label_adds_nothing():
     for task, model in MODELS.items():
         target = {"two classes": CLASSES, "three classes": THREE, "a number": NUMBER}[task]
         frame = make_frame(9, 3, target).assign(income=None)
-        for query, _, exact in told_of(plan_of(model, 0.0), frame, 0):
+        for query, _, exact in told_of(plan_of(model, 0.0, **HOW.get(task, {})), frame, 0):
             assert isinstance(query, CellSums)
             assert not exact.any()

@@ -18,7 +18,7 @@ from privboost.engine.updates import Start
 from privboost.evaluation import number_measures
 from privboost.evaluation.evaluate import measure
 from privboost.evaluation.model_card import evaluation_section
-from privboost.evaluation.number_measures import RESIDUAL_CELLS, Clip, Tail, choose_clip
+from privboost.evaluation.number_sums import RESIDUAL_CELLS, Clip, Tail, choose_clip
 from privboost.evaluation.numbers import (
     NUMBER_CODES,
     _code_number,
@@ -245,7 +245,7 @@ def test_a_clip_that_is_given_is_kept():
 
 
 def test_the_clip_follows_clear_counts():
-    how = {"noise": 10.0, "square_noise": 8.0, "otherwise": 17}
+    how = {"noise": 10.0, "sum_noise": 8.0, "otherwise": 17}
     rng = np.random.default_rng(3)
     empty = rng.normal(0, 10, RESIDUAL_CELLS).clip(-29, 29)
     assert choose_clip(empty, 0.0, **how) == 17

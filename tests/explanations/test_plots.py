@@ -59,7 +59,7 @@ def test_a_row_is_drawn_from_the_baseline_to_its_score(fitted, plt):
 
 
 @pytest.mark.parametrize("fitted", ["privboost three", "privboost number"], indirect=True)
-def test_an_evaluation_is_drawn_where_there_are_probabilities(fitted, plt):
+def test_an_evaluation_is_drawn(fitted, plt):
     target = fitted.estimator.domain_.target
     form = {"name": "income"} | (
         {"classes": ["low", "mid", "high"]}
@@ -72,8 +72,12 @@ def test_an_evaluation_is_drawn_where_there_are_probabilities(fitted, plt):
         assert set(names) <= {"low", "mid", "high"}
         assert names
     else:
-        with pytest.raises(ValueError, match="no probabilities"):
-            result.plot()
+        shown = [tenth for tenth in result.calibration if tenth.known]
+        for residuals in (False, True):
+            (bars,) = result.plot(residuals=residuals).containers
+            points = bars.lines[0].get_xydata().tolist()
+            of = "residual" if residuals else "observed"
+            assert points == [[own.predicted, getattr(own, of).value] for own in shown]
 
 
 AXES = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import privboost
 from privboost import Domain, load_model
 from privboost.data.encoding import Encoder
 from privboost.models.additive import AdditiveScores
+from privboost.models.intervals import Nonconformity
 from privboost.models.model import Model
 from tests.stored import FOLDER, table_of
 from tests.tables import make_frame
@@ -61,3 +63,16 @@ ODD_ROWS = pd.DataFrame(
         "score": ["1", "2.5", "true", "é", None, "zz", "1.0", "TRUE"],
     }
 )
+
+
+def models_with_intervals() -> dict[str, Model]:
+    """Return models of numbers with prediction intervals: finite, and of the bounds."""
+    edges = np.array([20_000, 40_000], dtype=np.int32)
+    made = {}
+    for scale, bounds in (("linear", [0, 10]), ("log", [1, 10]), ("log", [-5, 5])):
+        target = {"name": "lower", "bounds": bounds, "scale": scale}
+        model = made_model({"upper": {"kind": "numeric", "bounds": [0, 1]}}, target)
+        for last in (0.0, 900.0):
+            residuals = Nonconformity(edges, np.array([5000.0, 100.0, last]), 1.0)
+            made[f"{scale} {bounds} {last:g}"] = replace(model, nonconformity=residuals)
+    return made

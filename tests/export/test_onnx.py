@@ -2,6 +2,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 
 pytest.importorskip("onnx")
@@ -9,7 +10,15 @@ onnxruntime = pytest.importorskip("onnxruntime")
 
 from privboost import export_model
 from privboost.export.formula import missing_text
-from tests.export.models import ODD_NAMES, ODD_ROWS, STORED, made_model, rows_of, stored_model
+from tests.export.models import (
+    ODD_NAMES,
+    ODD_ROWS,
+    STORED,
+    made_model,
+    models_with_intervals,
+    rows_of,
+    stored_model,
+)
 
 
 def run_onnx(model, frame, path):
@@ -44,6 +53,15 @@ def check(model, frame, path):
             found["probabilities"], model.predict_proba(frame), atol=1e-12, rtol=1e-9
         )
     return session
+
+
+@pytest.mark.parametrize("model", models_with_intervals().values(), ids=[*models_with_intervals()])
+def test_intervals(model, tmp_path):
+    frame = pd.DataFrame({"upper": [0.0, 0.3, 0.9, 1.0, np.nan]})
+    found, _ = run_onnx(model, frame, tmp_path / "m.onnx")
+    ends = np.stack([found["lower"], found["upper_"]], axis=1)  # the domain has a feature "upper"
+    np.testing.assert_allclose(ends, model.predict_interval(frame), rtol=1e-12)
+    check(model, frame, tmp_path / "m.onnx")
 
 
 @pytest.mark.parametrize("name", STORED)

@@ -7,7 +7,15 @@ import pytest
 from privboost.export.sql import sql_text
 from privboost.models.interactions import InteractionScores, PairValues
 from privboost.models.trees import TreeScores
-from tests.export.models import ODD_NAMES, ODD_ROWS, STORED, made_model, rows_of, stored_model
+from tests.export.models import (
+    ODD_NAMES,
+    ODD_ROWS,
+    STORED,
+    made_model,
+    models_with_intervals,
+    rows_of,
+    stored_model,
+)
 
 
 def check(model, frame, run):
@@ -27,6 +35,15 @@ def check(model, frame, run):
     assert chances.shape[1] == (len(model.classes) if model.has_probabilities else 0)
     if model.has_probabilities:
         np.testing.assert_allclose(chances, model.predict_proba(frame), atol=1e-12, rtol=1e-9)
+
+
+@pytest.mark.parametrize("model", models_with_intervals().values(), ids=[*models_with_intervals()])
+def test_intervals(model, run):
+    frame = pd.DataFrame({"upper": [0.0, 0.3, 0.9, 1.0, np.nan]})
+    found = run(sql_text(model), frame)
+    ends = found[["lower_", "upper_"]]  # the domain has such names
+    np.testing.assert_allclose(ends, model.predict_interval(frame), rtol=1e-12)
+    check(model, frame, run)
 
 
 @pytest.mark.parametrize("name", STORED)

@@ -54,6 +54,7 @@ WORKING = [
     (SBDTRegressor, NUMBER, {}),
     (PrivBoostClassifier, CLASSES, {"epsilon": 3.0}),
     (PrivBoostRegressor, NUMBER, {}),
+    (PrivBoostRegressor, NUMBER, {"conformal_fraction": 0.3}),
     (BoostedAdaSSPClassifier, CLASSES, {"class_weight": "balanced"}),
     (BoostedAdaSSPRegressor, NUMBER, {"ratio": (1, 1, 0)}),
 ]

@@ -19,14 +19,15 @@ from privboost import (
     LazyBBClassifier,
     Party,
     PrivBoostClassifier,
+    PrivBoostRegressor,
     SBDTClassifier,
     evaluate,
 )
 from privboost.accounting.events import Planned
 from privboost.data.encoding import Encoder
 from privboost.engine.backend import LocalBackend
-from privboost.engine.queries import GRADIENT_COUNT, CellSums, NodeHistograms, TreeSums
-from privboost.engine.updates import Charge, Start
+from privboost.engine.queries import GRADIENT_COUNT, CellSums, NodeHistograms, ScoreCounts, TreeSums
+from privboost.engine.updates import Charge, Start, UsePart
 from privboost.federated import federation as preparation
 from privboost.federated import handshake
 from privboost.federated.aggregation import Quorum
@@ -48,9 +49,10 @@ from tests.federated.parties import (
     open_account,
     same_model,
 )
-from tests.tables import FEATURES, make_domain, make_frame
+from tests.tables import FEATURES, NUMBER, make_domain, make_frame
 
 FRAME = make_frame(300)
+NUMBERS = make_frame(300, target=NUMBER)
 UNCOVERED = r"budget: this party's account does not cover it[;)]"
 """All that a coordinator is told of an account."""
 REPLACE = {"filter": "renyi", "relation": "replace-one"}
@@ -606,6 +608,68 @@ def test_a_sample_of_another_rate_is_refused():
     query = TreeSums((stump(),), statistics=run.plan.settings.statistics, sample=sample)
     with pytest.raises(FederationError, match="samples: the query has another rate"):
         backend.sum(query, run.plan.leaf)
+
+
+ASIDE = {"conformal_fraction": 0.3, "n_estimators": 3, "interactions": False}
+
+
+def put_aside(trust="server", **how):
+    """A run whose parties put units aside, before they do."""
+    federation = federate(NUMBERS, 3, {"account": {}} if "random_state" in how else {}, trust=trust)
+    domain = make_domain(NUMBER)
+    estimator = PrivBoostRegressor(1.0, 1e-6, domain, **{"random_state": 7} | ASIDE | how)
+    return open_run(estimator, federation)
+
+
+def ask_aside(run, backend):
+    """Ask for the residuals of units put aside."""
+    backend.apply(Start(run.plan.task.table(0.3, 1.0), 1))
+    edges = np.array([100, 1000], dtype=np.int32)
+    return backend.sum(ScoreCounts(edges, 1), run.plan.conformal_releases[0])
+
+
+@pytest.mark.parametrize("trust", ["server", "distributed"])
+def test_units_are_put_aside_by_coins_of_the_partys_own(trust, monkeypatch):
+    """Whatever the server sends: who knows the coins knows who is in the intervals' part."""
+    keys, plain = [], LocalBackend.apply
+
+    def spy(self, update):
+        if isinstance(update, UsePart):
+            keys.append(update.put_aside.key.tobytes())
+        return plain(self, update)
+
+    monkeypatch.setattr(LocalBackend, "apply", spy)
+    coins = Sample(np.arange(32, dtype=np.uint8), 0.3)
+    for how, different in (({}, 1), ({"random_state": None}, 3)):
+        run, backend = put_aside(trust, **how)
+        for turned in (False, True):
+            backend.apply(UsePart(coins, turned))
+        keys.clear()
+        ask_aside(run, backend)
+        assert (len(keys), len(set(keys))) == (6, different)
+        assert (coins.key.tobytes() in keys) == (not how)
+
+
+@pytest.mark.parametrize("parts", [[], [False], [True], [False, False], [False, True, True]])
+def test_a_server_that_does_not_put_units_aside_has_no_residuals(parts):
+    run, backend = put_aside()
+    for turned in parts:
+        backend.apply(UsePart(Sample(np.arange(32, dtype=np.uint8), 0.3), turned))
+    with pytest.raises(FederationError, match=r"'p0': (failure: ValueError|messages)"):
+        ask_aside(run, backend)
+
+
+def test_a_server_cannot_put_units_aside_after_training_or_at_another_rate():
+    for rate in (0.3, 0.2):
+        run, backend = put_aside()
+        if rate == 0.3:
+            backend.apply(Start(run.plan.task.table(0.3, 1.0), 1))
+            release = replace(run.plan.reserved_release, what="measurement")
+            run.load.source.session.exchange(run.plan.reserved_release, [Planned(release, 1)])
+        backend.apply(UsePart(Sample(np.arange(32, dtype=np.uint8), rate), False))
+        backend.apply(UsePart(Sample(np.arange(32, dtype=np.uint8), rate), True))
+        with pytest.raises(FederationError, match=r"'p0': (failure: ValueError|not reserved)"):
+            ask_aside(run, backend)
 
 
 def offered(parties, names):

@@ -147,10 +147,10 @@ def test_a_link_that_does_not_fit_is_refused(counted):
             read_model(
                 model_bytes(Model(model.encoder, model.scores, model.privacy, link=link)), "f"
             )
-    own = Model(model.encoder, model.scores, model.privacy, (-(2**30), -(2**30) + 2), "log")
+    own = Model(model.encoder, model.scores, model.privacy, (-(2**30), -(2**30) + 2), link="log")
     assert read_model(model_bytes(own), "f").bounds[1] > 0
     lower = fitted("poisson", frame=table(500)[0], bounds=(-50, 100)).model_
-    own = Model(lower.encoder, lower.scores, lower.privacy, (-(2**30), -(2**29)), "log")
+    own = Model(lower.encoder, lower.scores, lower.privacy, (-(2**30), -(2**29)), link="log")
     with pytest.raises(ModelFileError, match="span: it must reach above 0"):
         read_model(model_bytes(own), "f")
     frame, _ = table(500)
@@ -237,6 +237,8 @@ def test_targets_that_a_log_link_does_not_fit_are_refused(loss):
     ("how", "message"),
     [
         ({"loss": "huber"}, "loss must be"),
+        ({"loss": "poisson", "conformal_fraction": 0.2}, "conformal_fraction must be 0 unless"),
+        ({"loss": "quantile", "conformal_fraction": 0.2}, "conformal_fraction must be 0 unless"),
         ({"loss": "tweedie", "power": 2.0}, "power must be a finite number above 1 and below 2"),
         ({"loss": "quantile", "quantile": 1.0}, "quantile must be a finite number above 0"),
     ],

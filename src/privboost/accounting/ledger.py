@@ -17,7 +17,7 @@ from privboost.accounting.accountants import Accountant
 from privboost.accounting.events import Event, Planned
 from privboost.accounting.grid_slack import EXCHANGE_ROOM, grid_allowed, grid_size
 from privboost.accounting.individual_budgets import IndividualBudget
-from privboost.accounting.noisy_sums import GaussianRelease
+from privboost.accounting.noisy_sums import GaussianRelease, ParallelRelease
 
 
 class PendingCharge(Protocol):
@@ -145,6 +145,7 @@ class Ledger:
         self, entry: str, others: Sequence[Planned], plan: Sequence[Planned], **details: str
     ) -> None:
         """Reserve a plan in addition to others, once the account and the file have the entry."""
+        _check_parallel(plan)
         together = [*others, *plan]
         cost = self.check(together)
         content = {"epsilon": cost, "delta": self.delta, **details, "plan": _plan_dicts(plan)}
@@ -193,6 +194,12 @@ class Ledger:
         self._spent[event] += 1
         if isinstance(event, IndividualBudget):
             self._open[event] = 0
+
+    def check_unspent(self, event: Event) -> None:
+        """Refuse an event that is not reserved, or that was charged or exchanged already."""
+        counts = [planned.count for planned in self._reserved if planned.event == event]
+        if not counts or self._left[event] != sum(counts) or event in self._spent:
+            raise BudgetError(f"not reserved, or spent already: {event.what}")
 
     def adopt(self, budget: IndividualBudget, used: int) -> None:
         """Continue a budget that an earlier ledger has charged and partly used."""
@@ -253,6 +260,27 @@ class Ledger:
 def _mu_squared(plan: Sequence[Planned]) -> float:
     """Return Σμ² of Gaussian events."""
     return math.fsum(planned.count * (planned.event.mu or 0.0) ** 2 for planned in plan)
+
+
+def _check_parallel(plan: Sequence[Planned]) -> None:
+    """Refuse parallel releases that no release of the plan covers, or not all of them.
+
+    A release that the plan makes several times covers no more than one.
+    """
+    parallel = [
+        (planned.event, planned.count)
+        for planned in plan
+        if isinstance(planned.event, ParallelRelease)
+    ]
+    for whole in {event.covered_by for event, _ in parallel}:
+        own = [(event, count) for event, count in parallel if event.covered_by == whole]
+        covered = (
+            math.fsum(count * event.part for event, count in own) <= 1
+            and sum(count * event.touched for event, count in own) <= whole.touched
+            and any(planned.event == whole and planned.count for planned in plan)
+        )
+        if not covered:
+            raise BudgetError(f"the plan does not cover what is parallel to it: {whole.what}")
 
 
 _FIRST = b'{"entry"'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from privboost.accounting.events import (
     Event,
+    Relation,
     amplified,
     check_sampling,
     describe_sampling,
@@ -215,6 +216,83 @@ class ThresholdRelease(GaussianRelease):
     @property
     def mechanism(self) -> str:
         return f"{super().mechanism}, told above a threshold (delta {self.delta_of_threshold:g})"
+
+
+@dataclass(frozen=True)
+class ParallelRelease(GaussianRelease):
+    """A Gaussian release over units put aside, in parallel to a release over all other units.
+
+    A secret coin of its own puts each unit aside, before either release, so a unit takes part in
+    one of the two. Units put aside pay with the part of `covered_by` that they do not spend, so the
+    event adds nothing to the cost of a plan that has `covered_by`: docs/guarantees/intervals.md.
+
+    Attributes
+    ----------
+    fraction : float
+        Probability with which a unit is put aside.
+    covered_by : GaussianRelease
+        The release over all other units; reserved in the same plan, and not made before units are
+        put aside.
+    part : float
+        Part of the μ² of `covered_by` that this release has at most. All parallel releases that one
+        covers have at most all of it, and touch at most as many coordinates: ledgers check that.
+    """
+
+    kind: ClassVar[str] = "gaussian, parallel"
+    fraction: float = field(kw_only=True)
+    covered_by: GaussianRelease = field(kw_only=True)
+    part: float = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (0 < self.fraction < 1 and 0 < self.part <= 1):
+            raise ValueError("a fraction of the units and a part of a release are needed")
+        if type(self.covered_by) is not GaussianRelease or self.covered_by.sampling_rate != 1:
+            raise ValueError("a Gaussian release of all other units must cover a parallel one")
+        own, whole = float(self.scales.min()), float(self.covered_by.scales.min())
+        covered = (
+            self.sampling_rate == 1
+            and self.relation == self.covered_by.relation == Relation.ADD_REMOVE
+            and self.rows == 1
+            and self.covered_by.noise <= self.noise * math.sqrt(self.part)
+            and self.touched * whole**2 <= self.part * self.covered_by.touched * own**2
+        )
+        if not covered:
+            raise ValueError(f"the release of all other units does not cover: {self.what}")
+
+    @classmethod
+    def of(
+        cls, what: str, covered_by: GaussianRelease, part: float, fraction: float, steps: int
+    ) -> ParallelRelease:
+        """Return the release of counts by cell that a part of a release pays for."""
+        noise = covered_by.noise / math.sqrt(part) * (1 + 1e-12)
+        return cls(
+            what, noise, steps, 1, 1, (1.0,), fraction=fraction, covered_by=covered_by, part=part
+        )
+
+    @property
+    def mu(self) -> float | None:
+        """0: what the release costs is a part of `covered_by`."""
+        return 0.0
+
+    def rdp(self, alpha: int) -> float | None:
+        """Return 0: what the release costs is a part of `covered_by`."""
+        return 0.0
+
+    @property
+    def gaussian_grid(self) -> tuple[int, float] | None:
+        """None: the slack of its grid is a part of that of `covered_by`."""
+        return None
+
+    def scaled(self, factor: float) -> Self:
+        return replace(self, noise=self.noise * factor, covered_by=self.covered_by.scaled(factor))
+
+    @property
+    def mechanism(self) -> str:
+        return (
+            f"{super().mechanism}; of units that a secret coin puts aside, each with chance "
+            f"{self.fraction:g}, and which take no part in training: no cost of its own"
+        )
 
 
 @dataclass(frozen=True)

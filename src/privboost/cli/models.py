@@ -48,6 +48,11 @@ def predict(
         OUTPUT,
     ] = None,
     std: Annotated[bool, "Add columns with the standard errors due to noise.", OUTPUT] = False,
+    interval: Annotated[
+        float | None,
+        "Add columns with prediction intervals (of classes, sets) of this coverage, say 0.9.",
+        OUTPUT,
+    ] = None,
     raw_text: Annotated[
         bool, "In CSV, write strings unchanged that a spreadsheet would run as formulas.", OUTPUT
     ] = False,
@@ -65,7 +70,7 @@ def predict(
         output.check((data, model), out)
     trained = privboost.load_model(model)
     source = table.open(data, every_line=True)
-    parts = predict_parts(trained, source, keep or (), std)
+    parts = predict_parts(trained, source, keep or (), std, interval)
     schema = next(parts).schema
     writer = (
         output_writer(schema, output.as_json, raw_text)

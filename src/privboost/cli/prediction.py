@@ -25,17 +25,21 @@ _ROWS = 2**17
 """Rows that are predicted at once."""
 
 
-def predict_parts(model: Model, table: Any, keep: Sequence[str], std: bool) -> Iterator[pa.Table]:
+def predict_parts(
+    model: Model, table: Any, keep: Sequence[str], std: bool, interval: float | None = None
+) -> Iterator[pa.Table]:
     """Yield kept columns with predictions, part by part; the first part has no rows.
 
     The columns of the table named in `keep` come first, unchanged. With `std`, predictions have
-    their standard errors due to noise.
+    their standard errors due to noise; `interval` is the coverage of prediction intervals.
     """
     features = model.domain.feature_names
     check_columns_present(table, (*features, *keep))
     for batch in table.batches(tuple(dict.fromkeys((*features, *keep))), _ROWS):
         rows = pa.table({name: batch[name] for name in features})
         columns = prediction_columns(model, rows) | (error_columns(model, rows) if std else {})
+        if interval is not None:
+            columns |= interval_columns(model, rows, interval)
         if taken := [name for name in keep if name in columns]:
             raise ValueError(f"--keep {taken[0]}: a column of predictions has this name")
         yield pa.table({name: batch[name] for name in keep} | columns)
@@ -65,6 +69,25 @@ def error_columns(model: Model, table: Any) -> dict[str, np.ndarray]:
     if model.has_probabilities:
         return _by_class("std of", model, model.predict_proba(table, return_std=True)[1])
     return {"std of prediction": model.predict(table, return_std=True)[1]}
+
+
+def interval_columns(model: Model, table: Any, coverage: float) -> dict[str, np.ndarray]:
+    """Return the ends of prediction intervals, or whether each class is in the prediction set.
+
+    Raises
+    ------
+    ValueError
+        If the model holds none.
+    """
+    if model.nonconformity is None:
+        raise ValueError(
+            "--interval: this model holds no prediction intervals; one that was trained with a "
+            "conformal_fraction above 0 does"
+        )
+    if isinstance(model.domain.target, ClassTarget):
+        return _by_class("in set", model, model.predict_set(table, coverage))
+    lower, upper = model.predict_interval(table, coverage).T
+    return {"lower": lower, "upper": upper}
 
 
 def _by_class(what: str, model: Model, values: np.ndarray) -> dict[str, np.ndarray]:

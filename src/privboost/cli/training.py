@@ -387,6 +387,19 @@ def evaluate(
     clip: Annotated[
         float | None, "For a number: the clip of residuals; chosen privately by default."
     ] = None,
+    no_curves: Annotated[
+        bool,
+        "No AUC and reliability of each class beyond two; no calibration of a number by tenths.",
+    ] = False,
+    deviance: Annotated[
+        str | None, "For a number: also its mean deviance, poisson, gamma or tweedie."
+    ] = None,
+    power: Annotated[float | None, "The power of a Tweedie deviance, 1.5 by default."] = None,
+    quantile: Annotated[
+        float | None,
+        "For a number: the level of the quantile that is predicted; also its pinball loss and "
+        "the share of labels below.",
+    ] = None,
     table: TableOptions,
     public_rows: PublicRows = False,
     run: RunOptions,
@@ -412,7 +425,11 @@ def evaluate(
                 delta=delta,
                 by=by or (),
                 score_cells=score_cells,
+                curves=False if no_curves else None,
                 clip=clip,
+                deviance=deviance,
+                power=power,
+                quantile=quantile,
                 public_rows=public_rows,
                 random_state=run.seed,
                 n_jobs=jobs,

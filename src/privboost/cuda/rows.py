@@ -25,11 +25,12 @@ from privboost.cuda.device import CODE, COLUMN, Device, Task, aligned, spread
 from privboost.data.encoding import Encoder
 from privboost.data.features import NumericFeature
 from privboost.data.loading import Coded, Load, RowLoader
-from privboost.data.rows import Codes, Layout, Rows
+from privboost.data.rows import Codes, Layout, Rows, labels_of_part
 from privboost.data.table import Batch
 from privboost.data.values import plain_numbers
 from privboost.engine import block_kernels
 from privboost.losses.base import UNKNOWN_LABEL
+from privboost.randomness.sampling import Sample
 
 _VALUES = 2**24
 """Numbers that are copied to the device at once."""
@@ -382,6 +383,27 @@ class DeviceRows:
         """The number of rows with an unknown label."""
         label = self.device.fetch(self.label) if self.device.resident else self.label
         return int(np.count_nonzero(label == UNKNOWN_LABEL))
+
+    def use_part(self, put_aside: Sample, aside: bool) -> None:
+        """Make the labels of rows unknown unless they are put aside, or unless they are not."""
+        labels = self.all_labels
+        ids: Any = None
+        if self.first_id is not None:
+            ids = range(self.first_id, self.first_id + self.n)
+        if self.ids is not None:
+            ids = self.to_host(self.ids)
+        self.device.write(self.label, 0, labels_of_part(ids, labels, put_aside, aside))
+        self.__dict__.pop("n_unknown", None)
+
+    @cached_property
+    def all_labels(self) -> np.ndarray:
+        """The labels of all rows in host memory, before any row is put aside."""
+        return self.to_host(self.label)
+
+    def to_host(self, column: Any) -> np.ndarray:
+        """Return a copy of one number for each row."""
+        there = self.device.fetch(column) if self.device.resident else column
+        return np.array(there[: self.n])
 
     def allocate(self, kind: Any) -> Any:
         """Return zeros, one for each row, that stay."""

@@ -15,9 +15,13 @@ import pyarrow as pa
 from privboost._core.grid import FULL_RANGE, SCORE_STEPS
 from privboost._core.pickling import DeclaredState
 from privboost.losses.base import UNKNOWN_LABEL
+from privboost.randomness.sampling import Sample
 
 MOST_NARROW_CODES = 255
 """A column with more codes than this takes two bytes a cell."""
+
+LARGEST_RESIDUAL = 2**30
+"""The largest absolute residual, in score steps."""
 
 Columns = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Columns as kernels read them: their rows in a block's array, the concatenated cells of their
@@ -194,10 +198,58 @@ def initial_states(minus_label: np.ndarray, span: tuple[int, int] = FULL_RANGE) 
     `minus_label` and `span` (the labels that become −1 and 1, an even number of steps apart) are in
     `grid.LABEL_STEPS`; states are in `grid.SCORE_STEPS`, rounded toward the middle of the range.
     """
+    return _scaled(minus_label, span, (span[1] - span[0]) // 2).astype(np.int32)
+
+
+def _scaled(minus_label: np.ndarray, span: tuple[int, int], most: int) -> np.ndarray:
+    """Return minus the labels scaled to a range (int64), at most so far from its middle."""
     middle, half = (span[0] + span[1]) // 2, (span[1] - span[0]) // 2
-    below = np.clip(minus_label.astype(np.int64) + middle, -half, half)
+    below = np.clip(minus_label.astype(np.int64) + middle, -most, most)
     steps: np.ndarray = np.sign(below) * (np.abs(below) * SCORE_STEPS // half)
-    return steps.astype(np.int32)
+    return steps
+
+
+def labels_of_part(
+    ids: np.ndarray | range | None, label: np.ndarray, put_aside: Sample, aside: bool
+) -> np.ndarray:
+    """Return the labels of rows, unknown unless they are put aside, or unless they are not."""
+    if ids is None:
+        raise RuntimeError("rows without ids cannot be put aside")
+    counting = put_aside.mask(ids) == aside
+    labels: np.ndarray = np.where(counting, label, UNKNOWN_LABEL).astype(np.uint8)
+    return labels
+
+
+def nonconformity(
+    states: np.ndarray, label: np.ndarray, minus_label: np.ndarray | None, span: tuple[int, int]
+) -> np.ndarray:
+    """Return how far each row's label is from its prediction, in score steps (int32).
+
+    Of a number it is the absolute residual; of a class minus the score of the row's own class.
+    `states` has shape (outputs, rows).
+    """
+    if minus_label is not None:
+        return absolute_residuals(states[0], minus_label, span)
+    if len(states) == 1:
+        own = np.where(label == 1, states[0], -states[0].astype(np.int64))
+    else:
+        known = np.where(label == UNKNOWN_LABEL, 0, label)
+        own = np.take_along_axis(states, known[None].astype(np.intp), axis=0)[0].astype(np.int64)
+    bounded: np.ndarray = np.clip(-own, -LARGEST_RESIDUAL, LARGEST_RESIDUAL).astype(np.int32)
+    return bounded
+
+
+def absolute_residuals(
+    states: np.ndarray, minus_label: np.ndarray, span: tuple[int, int]
+) -> np.ndarray:
+    """Return absolute states as if labels had not been clipped to a clipping range.
+
+    At most `LARGEST_RESIDUAL`, so that larger ones are still in the last interval of a histogram.
+    """
+    clipped = initial_states(minus_label, span).astype(np.int64)
+    whole = _scaled(minus_label, span, FULL_RANGE[1] - FULL_RANGE[0])
+    residuals: np.ndarray = np.minimum(np.abs(states + whole - clipped), LARGEST_RESIDUAL)
+    return residuals.astype(np.int32)
 
 
 def lines_of_labels(rows: Rows, edges: np.ndarray) -> np.ndarray:

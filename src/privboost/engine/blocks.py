@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
@@ -77,6 +78,13 @@ class Blocks:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def set_labels(self, labels: Sequence[np.ndarray]) -> None:
+        """Replace the labels of each block."""
+        self.rows[:] = [
+            replace(each, label=own) for each, own in zip(self.rows, labels, strict=True)
+        ]
+        self.label_at = self._hold(labels, np.uint8)
 
     @property
     def layout(self) -> Layout:

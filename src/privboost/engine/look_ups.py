@@ -70,6 +70,12 @@ def need_same_lines(loss: LossTable, before: LossTable | None) -> None:
         raise ValueError(f"the loss needs {before.lines} lines, and has {loss.lines}")
 
 
+def need_no_bins(lines: object) -> None:
+    """Refuse to put rows aside while labels are looked up by bin: no residuals are known."""
+    if lines is not None:
+        raise ValueError("rows are put aside only where states are residuals, or of classes")
+
+
 def packed_table(loss: LossTable, statistics: tuple[str, ...]) -> np.ndarray:
     """Pack two statistics into one int64 table: (first << 32) + second; one alone is second."""
     tables = [loss.statistic(name).astype(np.int64) for name in statistics]

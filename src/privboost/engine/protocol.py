@@ -139,6 +139,10 @@ class ShardState:
         """Look up numeric labels by bin from the next start on; see `updates.SetLabelBins`."""
         self.refuse()
 
+    def use_part(self, put_aside: Sample, aside: bool) -> None:
+        """Have only the rows put aside count, with nonconformity as states, or only others."""
+        self.refuse()
+
     def add_cell_values(self, cells: CellMap, values: np.ndarray, output: int) -> None:
         """Add to each row's score the value of its cell in each part."""
         self.refuse()

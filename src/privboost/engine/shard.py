@@ -15,7 +15,13 @@ from privboost._core.addresses import addresses
 from privboost._core.grid import BUDGET_STEPS, FULL_RANGE, WEIGHT_STEPS
 from privboost._core.threads import ThreadPool
 from privboost.data.design_matrix import Terms
-from privboost.data.rows import Rows, initial_states, lines_of_labels
+from privboost.data.rows import (
+    Rows,
+    initial_states,
+    labels_of_part,
+    lines_of_labels,
+    nonconformity,
+)
 from privboost.engine import block_kernels, kernels
 from privboost.engine.blocks import BlockArrays, Blocks, Digit, Ids, Parts, add_all, digits_of
 from privboost.engine.leaf_assignment import LeafAssignment
@@ -27,6 +33,7 @@ from privboost.engine.look_ups import (
     first_entry_of_label,
     kind_of_label,
     need_lines,
+    need_no_bins,
     need_same_lines,
     packed_table,
 )
@@ -79,6 +86,7 @@ class Shard(BaseShard):
         self._leaves = LeafAssignment(self._blocks)
         self._grower = Grower(self._blocks, self._leaves)
         self._linear: LinearRows | None = None
+        self._labels: list[np.ndarray] | None = None
 
     def sum(self, query: Query) -> np.ndarray:
         """Return the exact int64 sums over this shard's rows."""
@@ -131,6 +139,19 @@ class Shard(BaseShard):
     def bin_labels(self, edges: np.ndarray) -> None:
         """Look up numeric labels by bin from the next start on."""
         self._edges = edges
+
+    def use_part(self, put_aside: Sample, aside: bool) -> None:
+        """Have only the rows put aside count, with nonconformity as states, or only others."""
+        need_no_bins(self._lines)
+        if self._labels is None:
+            self._labels = [block.label for block in self._rows]
+        parts = zip(self._rows, self._labels, strict=True)
+        self._blocks.set_labels(
+            [labels_of_part(block.ids, label, put_aside, aside) for block, label in parts]
+        )
+        for k, states in enumerate(self._state if aside else []):
+            minus_label = self._rows[k].minus_label
+            states[0] = nonconformity(states, self._labels[k], minus_label, self._range)
 
     def add_cell_values(self, cells: CellMap, values: np.ndarray, output: int) -> None:
         """Add to each row's score the value of its cell in each part."""

@@ -13,6 +13,7 @@ from privboost.data.design_matrix import Terms
 from privboost.engine.protocol import Message, ShardState
 from privboost.engine.queries import need_cells
 from privboost.losses.base import MOST_LINES, LossTable, within_steps
+from privboost.randomness.sampling import Sample
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import Tree
 
@@ -133,6 +134,31 @@ class UseLoss(Update, tag="UseLoss"):
     def apply_to(self, state: ShardState) -> None:
         """Replace the loss."""
         state.use_loss(self.loss)
+
+
+@dataclass(frozen=True, eq=False)
+class UsePart(Update, tag="UsePart"):
+    """Have only the rows put aside count from now on, or only all others.
+
+    Rows that do not count are like rows with an unknown label: they add nothing to any sum. When
+    rows put aside begin to count, the state of the first output becomes the nonconformity of each:
+    the absolute residual of a number, whose label is not clipped to the clipping range, or minus
+    the score of the row's class. So that comes last.
+
+    Attributes
+    ----------
+    put_aside : Sample
+        The rows put aside.
+    aside : bool
+        Whether these count, or the others.
+    """
+
+    put_aside: Sample
+    aside: bool
+
+    def apply_to(self, state: ShardState) -> None:
+        """Mark the rows."""
+        state.use_part(self.put_aside, self.aside)
 
 
 @dataclass(frozen=True, eq=False)

@@ -62,6 +62,7 @@ from privboost.models.findings import find_defects, warn_of_defects
 from privboost.models.model import Model, save_model
 from privboost.randomness.keystream import KeyStream
 from privboost.recipes import ESTIMATORS
+from privboost.recipes.common.intervals import put_units_aside, release_nonconformity
 from privboost.recipes.common.plan import Budget, PublicRows, within_account
 from privboost.recipes.common.target_range import TargetRange, find_target_range
 
@@ -189,15 +190,17 @@ class PrivateEstimator(BaseEstimator, ABC):
             backend = run.run_settings.open_backend([run.load])
         try:
             curator = run.curator(backend)
+            put_units_aside(curator, run.plan)
             target_range = find_target_range(curator, run.plan)
             public_choices = run.public_choices()
             bar = rounds_bar(bool(self.verbose))
             scores = self._boost(curator, run.plan, target_range, public_choices, bar)
+            nonconformity = release_nonconformity(curator, run.plan, scores, target_range.ends)
         finally:
             backend.close()
         task = run.plan.task
         link = "log" if loss_of(task.target, task.loss).log_link else "identity"
-        about = curator.target_range, link, run.plan.exposure_name
+        about = curator.target_range, nonconformity, link, run.plan.exposure_name
         return Model(run.plan.encoder, scores, run.report(), *about)
 
     def _keep(self, model: Model) -> None:

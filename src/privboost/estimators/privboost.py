@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from privboost.data.encoding import Encoder
 from privboost.estimators.base import LogisticClassifier, PrivateRegressor
 from privboost.estimators.mixins import MonotoneEstimator
@@ -80,10 +82,30 @@ class PrivBoostClassifier(PrivBoostEstimator, LogisticClassifier):
     '(1, 1e-06)-differential privacy'
     """
 
+    def predict_set(self, X: Any, coverage: float = 0.9) -> np.ndarray:
+        """Predict a set of classes for each row. Costs no privacy.
+
+        Needs a `conformal_fraction` above 0. See `Model.predict_set`.
+
+        Parameters
+        ----------
+        X : data frame, array, or path of a file
+            The rows.
+        coverage : float
+            The fraction of rows whose class the set should hold.
+
+        Returns
+        -------
+        bool array of shape (rows, classes)
+            Whether each class is in the set, in the order of `classes_`.
+        """
+        sets: np.ndarray = self._fitted().predict_set(X, coverage, self.n_jobs)
+        return sets
+
 
 @documented
 class PrivBoostRegressor(PrivBoostEstimator, PrivateRegressor):
-    """A differentially private boosted regressor.
+    """A differentially private boosted regressor, with prediction intervals on request.
 
     Examples
     --------
@@ -104,3 +126,23 @@ class PrivBoostRegressor(PrivBoostEstimator, PrivateRegressor):
         See `Model.predict_rate`; AttributeError where the model was trained without an `exposure`.
         """
         return self._fitted().predict_rate(X, self.n_jobs)
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
+        """Predict an interval for the number of each row. Costs no privacy.
+
+        Needs a `conformal_fraction` above 0. See `Model.predict_interval`.
+
+        Parameters
+        ----------
+        X : data frame, array, or path of a file
+            The rows.
+        coverage : float
+            The fraction of rows whose number the interval should contain.
+
+        Returns
+        -------
+        float64 array of shape (rows, 2)
+            The lower and the upper end.
+        """
+        ends: np.ndarray = self._fitted().predict_interval(X, coverage, self.n_jobs)
+        return ends

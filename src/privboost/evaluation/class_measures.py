@@ -1,6 +1,7 @@
 """Measures of classes, from noisy counts of rows by class and score.
 
-A measure is a function of `ClassCounts` with an entry in `MEASURES` or `MEASURES_OF_A_CLASS`.
+A measure is a function of `ClassCounts` with an entry in `MEASURES`, or one of them and a class in
+`MEASURES_OF_A_CLASS`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from scipy.special import expit
 
 from privboost._core.grid import SCORE_STEPS
-from privboost.evaluation.result import Bin, Measures, Value, stands_out
+from privboost.evaluation.result import HIGHER, LOWER, Bin, Measures, Value, stands_out
 from privboost.randomness.keystream import fixed_generator
 from privboost.recipes.common.probability_calibration import ScoreCells
 
@@ -234,16 +235,38 @@ def prevalence(counts: ClassCounts) -> Value | None:
     return counts.share(counts.totals[:, 1]) if counts.two else None
 
 
-MEASURES: dict[str, Callable[[ClassCounts], Value | None]] = {
-    "rows": rows,
-    "accuracy": accuracy,
-    "auc": auc,
-    "log_loss": log_loss,
-    "brier": brier,
-    "calibration_error": calibration_error,
-    "prevalence": prevalence,
+@dataclass(frozen=True)
+class ClassMeasure:
+    """A measure of classes.
+
+    Attributes
+    ----------
+    of : callable
+        The function of the counts; None where these do not have what it needs.
+    better : {"lower", "higher"} or None
+        Which values are better; None where neither are.
+    log_odds : bool
+        Whether scores must be log-odds.
+    curves : bool
+        Whether each class must have cells of scores, as two classes always do.
+    """
+
+    of: Callable[[ClassCounts], Value | None]
+    better: str | None = None
+    log_odds: bool = False
+    curves: bool = False
+
+
+MEASURES = {
+    "rows": ClassMeasure(rows),
+    "accuracy": ClassMeasure(accuracy, HIGHER),
+    "auc": ClassMeasure(auc, HIGHER, curves=True),
+    "log_loss": ClassMeasure(log_loss, LOWER, log_odds=True),
+    "brier": ClassMeasure(brier, LOWER, log_odds=True, curves=True),
+    "calibration_error": ClassMeasure(calibration_error, LOWER, log_odds=True, curves=True),
+    "prevalence": ClassMeasure(prevalence),
 }
-"""Measures by name; None where the counts do not have what they need."""
+"""Measures by name."""
 MEASURES_OF_A_CLASS: dict[str, Callable[[ClassCounts, int], Value | None]] = {
     "share of": lambda counts, k: counts.share(counts.totals[:, k]),
     "auc of": lambda counts, k: auc(counts, [k]),
@@ -253,7 +276,7 @@ MEASURES_OF_A_CLASS: dict[str, Callable[[ClassCounts, int], Value | None]] = {
 
 def measure_classes(counts: ClassCounts) -> Measures:
     """Return all measures of counts."""
-    found = {name: measure(counts) for name, measure in MEASURES.items()}
+    found = {name: measure.of(counts) for name, measure in MEASURES.items()}
     if not counts.two:
         for what, of_class in MEASURES_OF_A_CLASS.items():
             found |= {f"{what} {name}": of_class(counts, k) for k, name in enumerate(counts.names)}

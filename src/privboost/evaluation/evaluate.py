@@ -46,6 +46,9 @@ def evaluate(
     score_cells: int | None = None,
     curves: bool | None = None,
     clip: float | None = None,
+    deviance: str | None = None,
+    power: float | None = None,
+    quantile: float | None = None,
     sample_weight: Any = None,
     public_rows: bool = False,
     random_state: int | None = None,
@@ -79,11 +82,21 @@ def evaluate(
         on the noise.
     curves : bool, optional
         Beyond two classes: whether each class has an AUC and a reliability table of its own. They
-        cost one touched cell for each class. Default: up to ten classes.
+        cost one touched cell for each class. Default: up to ten classes. Of a number: whether there
+        are a calibration table by tenths of the prediction and, for labels that are never negative,
+        a Gini coefficient. They cost .22 of the μ² of the other measures. Default: yes.
     clip : float, optional
         For a number on private rows: the clip of residuals, from public knowledge. By default it
         is chosen from noisy counts of residuals by size, within the budget. Estimates are of
         clipped residuals; their intervals allow for what may lie beyond the clip.
+    deviance : {"poisson", "gamma", "tweedie"}, optional
+        For a number whose lower bound is 0 or more ("gamma": above 0): also measure this mean
+        deviance, as a model with this loss minimises it. It costs .22 of that μ² likewise.
+    power : float, optional
+        Power of the variance of a Tweedie deviance, between 1 (Poisson) and 2 (gamma); default 1.5.
+    quantile : float, optional
+        For a number: the level of the quantile that predictions stand for. Also measure the mean
+        pinball loss, and the share of labels that are at most the prediction. Both are nearly free.
     sample_weight : None
         Not supported: rows count alike.
     public_rows : bool
@@ -129,6 +142,18 @@ def evaluate(
     True
     >>> [group.value for group in found.groups]
     ['Female', 'Male', 'other', 'missing']
+
+    Of a number, whether predictions are right on average, and for small and for large ones:
+
+    >>> from privboost import PrivBoostRegressor
+    >>> from privboost.datasets import load_abalone
+    >>> abalone = load_abalone()
+    >>> model = PrivBoostRegressor(epsilon=1.0, delta=1e-6, domain=abalone.domain)
+    >>> found = evaluate(model.fit(abalone.train), abalone.test, epsilon=3.0, deviance="poisson")
+    >>> bool(abs(found["mean_ratio"].value - 1) < 0.2)
+    True
+    >>> found.calibration_table().column_names[2:6]
+    ['low', 'high', 'predicted', 'observed']
     """
     own = model_of(model)
     if sample_weight is not None:
@@ -138,7 +163,9 @@ def evaluate(
     if account is not None:
         limit, gaussian = within_account(limit, account), account.takes_gaussian_only
     table, groups = open_table(X, backend), open_groups(by, own)
-    plan = plan_evaluation(own, groups, limit, score_cells, curves, clip, gaussian)
+    plan = plan_evaluation(
+        own, groups, limit, score_cells, curves, clip, deviance, power, quantile, gaussian
+    )
     run_settings = RunSettings(
         plan.budget,
         random_state,

@@ -218,6 +218,16 @@ def _measure_blocks(title: str, evaluation: Evaluation) -> list[Block]:
         ]
         head = ("Predicted probabilities of", "Mean predicted probability", "Observed rate")
         blocks.append(Table(f"{title}: reliability", tuple(bins), head, frozenset({1, 2})))
+    if evaluation.calibration:
+        tenths = [
+            (f"{t.low:.6g} to {t.high:.6g}", f"{t.predicted:.6g}", str(t.observed), str(t.residual))
+            if t.known
+            else (f"{t.low:.6g} to {t.high:.6g}", f"{t.predicted:.6g}", NO_ROWS, "")
+            for t in evaluation.calibration
+        ]
+        names = ("Predictions", "Mean prediction", "Mean label", "Mean residual")
+        title = f"{title}: calibration by tenths of the prediction"
+        blocks.append(Table(title, tuple(tenths), names, frozenset({1, 2, 3})))
     return blocks
 
 

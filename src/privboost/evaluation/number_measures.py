@@ -1,234 +1,57 @@
 """Measures of a number, from sums of residuals and labels, with bounds beyond the clip.
 
 A measure is a class with an entry in `MEASURES`: its estimate from noisy sums of private rows, and
-from exact sums of public rows.
+from exact sums of public rows. Which measures there are depends on `Wanted`.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from fractions import Fraction
-from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
-from privboost.evaluation.result import BoundedValue, Measures, Value, stands_out
-
-DIGIT_BITS = 12
-EXACT_BITS = 60
-"""Bits of a residual or label of public rows; squares of 60-bit numbers are split in three."""
-SQUARE = ("upper²", "upper·lower", "lower²")
-"""(2³⁰u + l)² = 2⁶⁰u² + 2³¹ul + l²: each product has 60 bits."""
-QUANTITIES = {
-    "residual": 5,
-    **{f"residual {part}": 5 for part in SQUARE},
-    "fourth power": 10,
-    "label": 5,
-    **{f"label {part}": 5 for part in SQUARE},
-    "outside": 1,
-}
-"""Quantities that are summed over public rows, with their digits. The fourth power is of the
-residual, for error bars; `outside` is 1 where the label lay outside the target's bounds."""
-OCTAVE_STEPS = 256
-"""Codes of a number between two powers of 2."""
-RESIDUAL_CELLS = 25
-"""Cells in which residuals are counted by size: each halves the reach once more, and the first
-holds all smaller ones."""
-_ERRORS = 2.0
-"""Standard errors on each side of an interval."""
-_CLEAR_CELL = 3.0
-"""Standard deviations of its noise that a cell's count must exceed to move the clip: one of 25
-empty cells does so in 3 (Gaussian) to 17 (Laplace) of 100 evaluations."""
-_MEAN_SQUARE = 0.4
-"""Approximate mean square in a cell from 1/2 to 1, where larger residuals are rarer."""
-
-
-@dataclass(frozen=True)
-class Clip:
-    """Clips of residuals and labels.
-
-    Attributes
-    ----------
-    cell : int
-        Last cell of residuals within the clip.
-    residual : float
-        Clip of residuals, on the scale of the target.
-    label : float
-        Clip of labels, about the middle of the model's labels. A label beyond it has a residual
-        beyond the other clip.
-    range : float
-        Largest residual that the target's bounds allow.
-    """
-
-    cell: int
-    residual: float
-    label: float
-    range: float
-
-    @classmethod
-    def at(cls, cell: int, reach: float, half: float, label_reach: float, widest: float) -> Clip:
-        """Return the clip at the upper end of a cell of residuals, the last of which is `reach`.
-
-        `half` and `label_reach` are the largest distances of predictions and of labels from the
-        middle of the model's labels; `widest` is the largest residual that the bounds allow.
-        """
-        clip = math.ldexp(reach, cell - RESIDUAL_CELLS + 1)
-        return cls(cell, clip, min(half + clip, label_reach), widest)
-
-    @property
-    def ends(self) -> np.ndarray:
-        """Upper end of each cell beyond the clip, in units of it."""
-        powers = np.arange(1, RESIDUAL_CELLS - self.cell)
-        ends: np.ndarray = np.minimum(2.0**powers, max(self.range / self.residual, 1.0))
-        return ends
-
-
-def choose_clip(
-    counts: np.ndarray, rows: float, noise: float, square_noise: float, otherwise: int
-) -> int:
-    """Return the cell at whose upper end residuals are clipped, from noisy counts alone.
-
-    It minimises the sum of two squares: the bias of the sum of squared residuals, from the cells
-    beyond the clip whose counts clearly exceed their noise, and the noise of that sum, which grows
-    with the square of the clip. Where counts that clearly exceed their noise are not half of the
-    rows, it is `otherwise`. `noise` and `square_noise` are standard deviations, in rows: of each
-    count, and of sums of squares.
-    """
-    clear = np.where(counts > _CLEAR_CELL * noise, counts, 0.0)
-    if not clear.sum() > max(rows, 0.0) / 2:
-        return otherwise
-    ends = 4.0 ** np.arange(RESIDUAL_CELLS)
-    added = np.array(
-        [
-            (clear[cell + 1 :] * np.maximum(_MEAN_SQUARE * ends[cell + 1 :] - ends[cell], 0)).sum()
-            for cell in range(RESIDUAL_CELLS)
-        ]
-    )
-    return int(np.argmin(np.hypot(added, square_noise * ends)))
-
-
-@dataclass(frozen=True)
-class Tail:
-    """Upper bounds of what rows beyond the clip add, per row of all; in units of the clip.
-
-    A residual of size e beyond the clip exceeds it by d = e − 1, and its square by d(d + 2).
-
-    Attributes
-    ----------
-    rows : float
-        Their share.
-    excess : float
-        The mean of d.
-    squares : float
-        The mean of d(d + 2).
-    """
-
-    rows: float
-    excess: float
-    squares: float
-
-    @classmethod
-    def of(cls, counts: np.ndarray, noise: float, ends: np.ndarray, rows: float) -> Tail:
-        """Return upper bounds: two standard errors above noisy counts by cell, and above 0.
-
-        Two errors are added even where the counts are below 0: else one evaluation in 40 would
-        state that nothing lies beyond the clip. `ends` are the upper ends of the cells, `rows` is
-        a lower bound of the number of rows.
-        """
-
-        def most(weights: np.ndarray) -> float:
-            error = noise * math.sqrt(float((weights**2).sum()))
-            return (max(float(counts @ weights), 0.0) + _ERRORS * error) / rows
-
-        return cls(most(np.ones_like(ends)), most(ends - 1), most(ends**2 - 1))
-
-
-_CODE_WIDTH = 0.5 / OCTAVE_STEPS
-"""Largest distance of a number from the middle of its code, relative to itself."""
-
-
-@dataclass(frozen=True)
-class Mean:
-    """A mean of numbers between −1 and 1, and its error due to noise in its sum and in the rows."""
-
-    at: float
-    error: float
-
-    @classmethod
-    def of(cls, total: float, noise: float, rows: float, unsure: float) -> Mean:
-        """Return the mean of a sum over a number of rows, both with noise."""
-        at = total / rows
-        return cls(at, math.hypot(noise, at * unsure) / rows)
-
-    def sampled(self, least: float, second: float, rows: float) -> tuple[float, float]:
-        """Return the mean within its limits and its error; `second` is the mean of the squares."""
-        at = min(max(self.at, least), 1.0)
-        spread = max(second - at**2, 0.0)
-        return at, min(math.hypot(self.error, math.sqrt(spread / rows)), 1.0)
-
-
-@dataclass(frozen=True)
-class NoisyMeans:
-    """Means over private rows, in units of the clips, and bounds of what lies beyond them.
-
-    `second` is the mean square of residuals with its error; `bias`, `absolute`, `label` and
-    `label_square` are means of residuals, of their sizes, of labels and of their squares.
-    """
-
-    rows: float
-    second: float
-    error: float
-    bias: Mean
-    absolute: Mean
-    label: Mean
-    label_square: Mean
-    tail: Tail
-    clip: Clip
-
-
-@dataclass(frozen=True)
-class ExactSums:
-    """Exact sums over public rows: the signed and the unsigned sum of each of `QUANTITIES`.
-
-    All residuals and labels lie below 2^power; means are in units of that.
-    """
-
-    sums: Mapping[str, Sequence[int]]
-    rows: int
-    power: int
-
-    def value(self, mean: float, error: float) -> Value:
-        """Return a value on the scale of the target."""
-        return Value(math.ldexp(mean, self.power), math.ldexp(error, self.power))
-
-    def square(self, name: str) -> int:
-        """Return a sum of squares from the sums of its three products."""
-        upper, mixed, lower = (self.sums[f"{name} {part}"][1] for part in SQUARE)
-        return (upper << EXACT_BITS) + (mixed << (EXACT_BITS // 2 + 1)) + lower
-
-    @cached_property
-    def second(self) -> float:
-        """Mean square of residuals."""
-        return float(Fraction(self.square("residual"), self.rows * 2 ** (2 * EXACT_BITS)))
-
-    @cached_property
-    def error(self) -> float:
-        """Sampling error of the mean square."""
-        bits = DIGIT_BITS * QUANTITIES["fourth power"]
-        fourth = float(Fraction(self.sums["fourth power"][1], self.rows * 2**bits))
-        return math.sqrt(max(fourth - self.second**2, 0.0) / self.rows)
-
-    def residual(self, total: int) -> Value:
-        """Return the mean of residuals or of their sizes."""
-        mean = float(Fraction(total, self.rows * 2**EXACT_BITS))
-        return self.value(mean, math.sqrt(max(self.second - mean**2, 0.0) / self.rows))
+from privboost.evaluation.number_sums import (
+    CODE_WIDTH,
+    DEVIANCE_QUANTITIES,
+    EXACT_BITS,
+    ExactSums,
+    Mean,
+    NoisyMeans,
+    Sizes,
+    Tail,
+    Wanted,
+)
+from privboost.evaluation.prediction_groups import GroupSums, unknown_gini
+from privboost.evaluation.result import (
+    ERRORS,
+    HIGHER,
+    LOWER,
+    BoundedValue,
+    CalibrationBin,
+    Measures,
+    Value,
+    stands_out,
+)
 
 
 class NumberMeasure(ABC):
-    """A measure of a number."""
+    """A measure of a number.
+
+    Attributes
+    ----------
+    better : {"lower", "higher"} or None
+        Which values are better; None where neither are.
+    """
+
+    better: ClassVar[str | None] = None
+
+    def exists(self, wanted: Wanted) -> bool:
+        """Whether there is such a measure; by default always."""
+        return True
 
     def unknown(self, widest: float) -> BoundedValue:
         """Return the middle of the range; `widest` is the largest residual within the bounds."""
@@ -246,15 +69,17 @@ class NumberMeasure(ABC):
 class Rmse(NumberMeasure):
     """Root of the mean squared residual."""
 
+    better = LOWER
+
     def noisy(self, means: NoisyMeans) -> BoundedValue:
         second, error, tail, one = means.second, means.error, means.tail, means.clip.residual
         root = math.sqrt(second)
-        low = math.sqrt(max(second - _ERRORS * error, 0.0)) * (1 - _CODE_WIDTH)
-        high = math.sqrt(second + _ERRORS * error + tail.squares) * (1 + _CODE_WIDTH)
+        low = math.sqrt(max(second - ERRORS * error, 0.0)) * (1 - CODE_WIDTH)
+        high = math.sqrt(second + ERRORS * error + tail.squares) * (1 + CODE_WIDTH)
         return BoundedValue(
             one * root,
             one * min(root_error(second, error), 0.5),
-            one * root * _CODE_WIDTH,
+            one * root * CODE_WIDTH,
             one * low,
             min(one * high, means.clip.range),
             "at least" if tail.squares > second else None,
@@ -267,19 +92,12 @@ class Rmse(NumberMeasure):
 class Mae(NumberMeasure):
     """Mean size of residuals."""
 
+    better = LOWER
+
     def noisy(self, means: NoisyMeans) -> BoundedValue:
-        tail, one = means.tail, means.clip.residual
-        at, error = means.absolute.sampled(0.0, means.second, means.rows)
-        low = max(at - _ERRORS * error, 0.0) * (1 - _CODE_WIDTH)
-        high = (at + _ERRORS * error + tail.excess) * (1 + _CODE_WIDTH)
-        return BoundedValue(
-            one * at,
-            one * error,
-            one * at * _CODE_WIDTH,
-            one * low,
-            min(one * high, means.clip.range),
-            "at least" if tail.excess > at else None,
-        )
+        clip = means.clip
+        own = Sizes(means.absolute, means.second, means.tail, clip.residual, clip.range)
+        return own.bounded(means.rows)
 
     def exact(self, sums: ExactSums) -> Value:
         return sums.residual(sums.sums["residual"][1])
@@ -294,8 +112,8 @@ class Bias(NumberMeasure):
     def noisy(self, means: NoisyMeans) -> BoundedValue:
         at, error = means.bias.sampled(-1.0, means.second, means.rows)
         # No mean of sizes exceeds the root of the mean square.
-        width = math.sqrt(means.second) * _CODE_WIDTH
-        reach = _ERRORS * error + means.tail.excess + width
+        width = math.sqrt(means.second) * CODE_WIDTH
+        reach = ERRORS * error + means.tail.excess + width
         one, widest = means.clip.residual, means.clip.range
         low, high = max(one * (at - reach), -widest), min(one * (at + reach), widest)
         return BoundedValue(one * at, one * error, one * width, low, high)
@@ -311,24 +129,26 @@ class R2(NumberMeasure):
     assumed, independent of residuals.
     """
 
+    better = HIGHER
+
     def unknown(self, widest: float) -> BoundedValue:
         return BoundedValue(0.0, 1.0, 0.0, None, 1.0)
 
     def noisy(self, means: NoisyMeans) -> BoundedValue:
         second, label, tail, clip = means.second, means.label, means.tail, means.clip
-        label_square, errors = means.label_square, _ERRORS * means.error
+        label_square, errors = means.label_square, ERRORS * means.error
         scale = (clip.label / clip.residual) ** 2
         variance = label_square.at - label.at**2
         middle = min(abs(label.at), 1.0)
         noise = math.hypot(label_square.error, 2 * middle * label.error)
         most = max(variance * ((1 + middle) ** 2 - variance), 0.0)
         error = math.hypot(noise, math.sqrt(most / means.rows))
-        width = 2 * _CODE_WIDTH
+        width = 2 * CODE_WIDTH
         low_square = max(second - errors, 0.0) * (1 - width)
         high_square = (second + errors) * (1 + width)
-        low_variance = scale * (variance - _ERRORS * error - width * label_square.at)
-        high_variance = scale * max(variance + _ERRORS * error + width * label_square.at, 0.0)
-        far = min(middle + _ERRORS * label.error, 1.0)
+        low_variance = scale * (variance - ERRORS * error - width * label_square.at)
+        high_variance = scale * max(variance + ERRORS * error + width * label_square.at, 0.0)
+        far = min(middle + ERRORS * label.error, 1.0)
         upper = _most_r2(low_square, high_variance, tail, (1 + far) * math.sqrt(scale))
         lower = 1 - (high_square + tail.squares) / low_variance if low_variance > 0 else None
         hidden = tail.squares > second or lower is None
@@ -353,45 +173,213 @@ class R2(NumberMeasure):
         return Value(1 - left, far)
 
 
-MEASURES: dict[str, NumberMeasure] = {"rmse": Rmse(), "mae": Mae(), "bias": Bias(), "r2": R2()}
+class MeanRatio(NumberMeasure):
+    """Mean prediction over mean label, of labels that are never negative."""
+
+    def exists(self, wanted: Wanted) -> bool:
+        return wanted.ratios
+
+    def unknown(self, widest: float) -> BoundedValue:
+        return BoundedValue(1.0, 1.0, 0.0, 0.0, None, "at least")
+
+    def noisy(self, means: NoisyMeans) -> BoundedValue:
+        """Return 1 less the bias over the mean label, with the interval of Fieller's theorem.
+
+        What lies beyond the clip is added to the bias, to the mean label, or to both.
+        """
+        clip, root = means.clip, math.sqrt(means.second)
+        bias = clip.residual * min(max(means.bias.at, -1.0), 1.0)
+        label = means.middle + clip.label * means.label.at
+        errors = clip.residual * means.bias.error, clip.label * means.label.error
+        spread = clip.label * math.sqrt(max(means.label_square.at - means.label.at**2, 0.0))
+        if not stands_out(label, errors[1]):
+            return self.unknown(clip.range)
+        at = max(1 - bias / label, 0.0)
+        # A row moves the ratio by its residual, and by its label where the ratio is not 1.
+        sampled = (clip.residual * root + abs(1 - at) * spread) / math.sqrt(means.rows)
+        std = math.hypot(errors[0], (1 - at) * errors[1], sampled) / label
+        beyond = clip.residual * means.tail.excess
+        # No residual lies further below 0 than predictions may lie above the least label.
+        below = beyond if means.middle + clip.half - means.wanted.least > clip.residual else 0.0
+        width = clip.residual * root * CODE_WIDTH
+        label_width = clip.label * CODE_WIDTH * math.sqrt(max(means.label_square.at, 0.0))
+        error = math.hypot(errors[0], sampled)
+        ends = [
+            _ratio_ends(some / label, own / label, error / label, errors[1] / label)
+            for some in (bias - below - width, bias + beyond + width)
+            for own in (label - below - label_width, label + beyond + label_width)
+        ]
+        if any(end is None for end in ends):
+            return BoundedValue(at, std, width / label, 0.0, None, "at least")
+        lower = max(1 - max(high for _, high in filter(None, ends)), 0.0)
+        upper = max(1 - min(low for low, _ in filter(None, ends)), 0.0)
+        return BoundedValue(min(max(at, lower), upper), std, width / label, lower, upper)
+
+    def exact(self, sums: ExactSums) -> Value:
+        mean = sums.mean(sums.sums["label"][1])
+        label = math.ldexp(mean, sums.power) + sums.wanted.least
+        if not label > 0:
+            return Value(1.0, 1.0)
+        bias = math.ldexp(sums.mean(sums.sums["residual"][0]), sums.power)
+        at = 1 - bias / label
+        square = float(Fraction(sums.square("label"), sums.rows * 2 ** (2 * EXACT_BITS)))
+        spread = math.sqrt(max(square - mean**2, 0.0))
+        far = math.sqrt(sums.second) + abs(1 - at) * spread
+        return Value(at, math.ldexp(far, sums.power) / math.sqrt(sums.rows) / label)
+
+
+class Gini(NumberMeasure):
+    """Gini coefficient of labels that are never negative, in the order of predictions."""
+
+    def exists(self, wanted: Wanted) -> bool:
+        return wanted.ratios and wanted.curves
+
+    def unknown(self, widest: float) -> BoundedValue:
+        return unknown_gini()
+
+    def noisy(self, means: NoisyMeans) -> BoundedValue:
+        assert means.groups is not None
+        return means.groups.gini()
+
+    def exact(self, sums: ExactSums) -> Value:
+        assert sums.gini is not None
+        return sums.gini
+
+
+class Deviance(NumberMeasure):
+    """Mean deviance."""
+
+    better = LOWER
+
+    def exists(self, wanted: Wanted) -> bool:
+        return wanted.deviance is not None
+
+    def noisy(self, means: NoisyMeans) -> BoundedValue:
+        assert means.deviance is not None
+        return means.deviance.bounded(means.rows)
+
+    def exact(self, sums: ExactSums) -> Value:
+        mean, square = (
+            float(Fraction(sums.sums[name][1], sums.rows * 2 ** sums.bits(name)))
+            for name in DEVIANCE_QUANTITIES
+        )
+        std = math.sqrt(max(square - mean**2, 0.0) / sums.rows)
+        return Value(sums.reach * mean, sums.reach * std)
+
+
+class Pinball(NumberMeasure):
+    """Mean pinball loss of a quantile: by its level where labels are above, else by the rest."""
+
+    better = LOWER
+
+    def exists(self, wanted: Wanted) -> bool:
+        return wanted.quantile is not None
+
+    def noisy(self, means: NoisyMeans) -> BoundedValue:
+        """Return half of the mean size, plus (level − ½) times the mean residual."""
+        clip, level = means.clip, means.wanted.quantile
+        assert level is not None
+        own, most = level - 0.5, max(level, 1 - level)
+        at = min(max(means.absolute.at / 2 + own * means.bias.at, 0.0), most)
+        error = math.hypot(means.absolute.error / 2, own * means.bias.error)
+        mean, tail = Mean(at, error), replace(means.tail, excess=most * means.tail.excess)
+        return Sizes(mean, most**2 * means.second, tail, clip.residual, clip.range).bounded(
+            means.rows
+        )
+
+    def exact(self, sums: ExactSums) -> Value:
+        level = sums.wanted.quantile
+        assert level is not None
+        signed, sizes = (sums.mean(total) for total in sums.sums["residual"])
+        mean = sizes / 2 + (level - 0.5) * signed
+        square = max(level, 1 - level) ** 2 * sums.second
+        return sums.value(mean, math.sqrt(max(square - mean**2, 0.0) / sums.rows))
+
+
+class ShareBelow(NumberMeasure):
+    """Share of labels that are at most the prediction."""
+
+    def exists(self, wanted: Wanted) -> bool:
+        return wanted.quantile is not None
+
+    def unknown(self, widest: float) -> BoundedValue:
+        return BoundedValue(0.5, 0.5, 0.0, 0.0, 1.0)
+
+    def noisy(self, means: NoisyMeans) -> BoundedValue:
+        """Return the ratio of two noisy counts, with the interval of Fieller's theorem."""
+        assert means.below is not None
+        own, unsure = means.below, means.unsure / means.rows
+        at, error = own.sampled(0.0, min(max(own.at, 0.0), 1.0), means.rows)
+        above = math.sqrt(max(error**2 - (own.at * unsure) ** 2, 0.0))
+        ends = _ratio_ends(own.at, 1.0, above, unsure)
+        low, high = (0.0, 1.0) if ends is None else ends
+        return BoundedValue(at, error, 0.0, min(max(low, 0.0), at), max(min(high, 1.0), at))
+
+    def exact(self, sums: ExactSums) -> Value:
+        share = sums.sums["below"][1] / sums.rows
+        return Value(share, math.sqrt(share * (1 - share) / sums.rows))
+
+
+MEASURES: dict[str, NumberMeasure] = {
+    "rmse": Rmse(),
+    "mae": Mae(),
+    "bias": Bias(),
+    "r2": R2(),
+    "mean_ratio": MeanRatio(),
+    "gini": Gini(),
+    "deviance": Deviance(),
+    "pinball": Pinball(),
+    "share_below": ShareBelow(),
+}
 """Measures by name."""
 
 
-def measure_number(sums: Sequence[np.ndarray], noise: Sequence[np.ndarray], clip: Clip) -> Measures:
-    """Return all measures of noisy sums, which have this noise (standard deviations).
-
-    Sums are the number of rows; rows by cell of the residual's size; residuals and their squares;
-    their sizes and fourth powers; labels and their squares. Numbers lie between −1 and 1.
-    """
-    rows, unsure = float(sums[0][0]), float(noise[0][0])
-    size = {"rows": Value(max(rows, 0.0), unsure)}
-    if not stands_out(rows, unsure):
-        return Measures(size | {name: m.unknown(clip.range) for name, m in MEASURES.items()})
-    beyond, least = sums[1][clip.cell + 1 :], rows - _ERRORS * unsure
-    tail = Tail.of(beyond, float(noise[1][0]), clip.ends, least)
-    bias, square, absolute, fourth, label, label_square = (
-        Mean.of(float(total), float(own), rows, unsure)
-        for totals, owns in zip(sums[2:], noise[2:], strict=True)
-        for total, own in zip(totals, owns, strict=True)
-    )
-    second = min(max(square.at, 0.0), 1.0)
-    # Numbers between 0 and 1 vary most if all are 0 or 1.
-    spread = min(max(fourth.at - second**2, 0.0), second * (1 - second))
-    error = math.hypot(square.error, math.sqrt(spread / rows))
-    means = NoisyMeans(rows, second, error, bias, absolute, label, label_square, tail, clip)
-    return Measures(size | {name: measure.noisy(means) for name, measure in MEASURES.items()})
+def measures_of(wanted: Wanted) -> dict[str, NumberMeasure]:
+    """Return the measures that there are, by name."""
+    return {name: measure for name, measure in MEASURES.items() if measure.exists(wanted)}
 
 
-def measure_exactly(
-    sums: Mapping[str, Sequence[int]], rows: int, power: int, widest: float
+def measure_number(
+    means: NoisyMeans | None, wanted: Wanted, size: Value, widest: float
 ) -> Measures:
+    """Return all measures of private rows; of too few rows (no means) the middles of their ranges.
+
+    `size` is the number of rows, `widest` the largest residual within the target's bounds.
+    """
+    known = measures_of(wanted)
+    if means is None:
+        return Measures({"rows": size} | {name: own.unknown(widest) for name, own in known.items()})
+    values = {name: own.noisy(means) for name, own in known.items()}
+    return Measures({"rows": size} | values, (), _calibration(means.groups))
+
+
+def measure_exactly(sums: ExactSums, widest: float) -> Measures:
     """Return the measures of public rows; error bars are those of sampling rows."""
-    size = {"rows": Value(float(rows), 0.0)}
-    if not rows:
-        middles = {name: measure.unknown(widest) for name, measure in MEASURES.items()}
+    size, known = {"rows": Value(float(sums.rows), 0.0)}, measures_of(sums.wanted)
+    if not sums.rows:
+        middles = {name: measure.unknown(widest) for name, measure in known.items()}
         return Measures(size | {name: Value(m.value, m.std) for name, m in middles.items()})
-    exact = ExactSums(sums, rows, power)
-    return Measures(size | {name: measure.exact(exact) for name, measure in MEASURES.items()})
+    values = {name: measure.exact(sums) for name, measure in known.items()}
+    return Measures(size | values, (), _calibration(sums.groups))
+
+
+def _calibration(groups: GroupSums | None) -> tuple[CalibrationBin, ...]:
+    return () if groups is None else groups.calibration()
+
+
+def _ratio_ends(
+    above: float, below: float, error: float, error_below: float
+) -> tuple[float, float] | None:
+    """Return the interval of a ratio of two means with independent errors; None if it is open.
+
+    It holds the ratios t for which above − t · below is within two of its errors (Fieller).
+    """
+    a = below**2 - (ERRORS * error_below) ** 2
+    c = above**2 - (ERRORS * error) ** 2
+    if not (a > 0 and below > 0):
+        return None
+    middle, root = above * below, math.sqrt(max((above * below) ** 2 - a * c, 0.0))
+    return (middle - root) / a, (middle + root) / a
 
 
 def _most_r2(square: float, variance: float, tail: Tail, farthest: float) -> float:

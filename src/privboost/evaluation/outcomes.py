@@ -1,7 +1,7 @@
 """Outcomes: what an evaluation records of a row; its plan, and its loader of rows.
 
 Each kind of target has a class: `classes.ClassOutcomes`, `numbers.NumberOutcomes` and
-`numbers.ExactNumberOutcomes`.
+`exact_numbers.ExactNumberOutcomes`.
 """
 
 from __future__ import annotations
@@ -109,10 +109,14 @@ class EvaluationPlan(Plan):
     @cached_property
     def maps(self) -> tuple[CellMap, ...]:
         """Cells of the sums; see `Outcomes.maps`."""
+        return self.outcomes.maps(self.model, self.group_maps)
+
+    @property
+    def group_maps(self) -> list[CellMap]:
+        """The groups of each feature."""
         first = len(self.outcomes.sizes(self.model))
         sizes = () if self.groups is None else self.groups.layout.n_codes
-        groups = [CellMap.of_feature(k, np.arange(size)) for k, size in enumerate(sizes, first)]
-        return self.outcomes.maps(self.model, groups)
+        return [CellMap.of_feature(k, np.arange(size)) for k, size in enumerate(sizes, first)]
 
 
 def release(
@@ -140,12 +144,16 @@ def deviations(event: Any) -> np.ndarray:
 def table_of(first: np.ndarray, second: np.ndarray) -> LossTable:
     """Return a table of two statistics by code, at most 1 in size, for rows with a known label."""
     one, other = (np.trunc(values * CLIP_STEPS) for values in (first, second))
-    return LossTable(by_label(one, one), by_label(other, other), shift=0)
+    return LossTable(lines_of(one, one), lines_of(other, other), shift=0)
 
 
-def by_label(positive: np.ndarray, negative: np.ndarray) -> np.ndarray:
-    """Return a loss table by label: rows of both labels, and rows without one."""
-    return np.stack([positive, negative, np.zeros_like(positive)]).astype(np.int32)
+def lines_of(of_label_0: np.ndarray, of_label_1: np.ndarray) -> np.ndarray:
+    """Return the lines of a statistic of a `LossTable`: of rows coded with the label 0 and with the
+    label 1, and zeros for rows without a label.
+
+    Here the label tells nothing of a class; of a number all rows may have the label 0.
+    """
+    return np.stack([of_label_0, of_label_1, np.zeros_like(of_label_0)]).astype(np.int32)
 
 
 _INTERVALS = 4

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from privboost._core.checks import check_count, check_flag
+from privboost._core.checks import check_count, check_flag, check_number
 from privboost.accounting.events import Planned
 from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease
 from privboost.data.encoding import Encoder
@@ -19,12 +19,10 @@ from privboost.evaluation.classes import (
     class_releases,
     count_cells,
 )
-from privboost.evaluation.numbers import (
-    ExactNumberOutcomes,
-    NumberOutcomes,
-    exact_releases,
-    number_releases,
-)
+from privboost.evaluation.deviances import open_deviance
+from privboost.evaluation.exact_numbers import ExactNumberOutcomes, exact_releases
+from privboost.evaluation.number_sums import Wanted
+from privboost.evaluation.numbers import NumberOutcomes, bounds_of, number_releases, wanted_of
 from privboost.evaluation.outcomes import (
     CHIEF,
     EvaluationPlan,
@@ -46,8 +44,11 @@ _SCORE_COLUMNS = 2
 def plan_score(encoder: Encoder, budget: Budget) -> tuple[Planned, ...]:
     """Return the releases of `plan_evaluation(…, only_score=True)` for any model of an encoder."""
     basis = _basis(encoder, budget)
-    classes = isinstance(encoder.domain.target, ClassTarget)
-    releases = class_releases(basis, _SCORE_COLUMNS) if classes else number_releases(basis, 1)
+    target = encoder.domain.target
+    if isinstance(target, ClassTarget):
+        releases = class_releases(basis, _SCORE_COLUMNS)
+    else:
+        releases = number_releases(basis, 1, Wanted(target.bounds[0]))
     return _quietest(basis, releases, gaussian=True)[0].releases
 
 
@@ -58,6 +59,9 @@ def plan_evaluation(
     score_cells: Any = None,
     curves: Any = None,
     clip: Any = None,
+    deviance: Any = None,
+    power: Any = None,
+    quantile: Any = None,
     gaussian: bool = False,
     only_score: bool = False,
 ) -> EvaluationPlan:
@@ -71,10 +75,12 @@ def plan_evaluation(
         domain = replace(domain, unit=None)
     basis = _basis(Encoder(domain, model.encoder.edges), budget)
     parts = _n_parts(groups)
-    n_cells, own, width = None, False, None
+    n_cells, own, width, more = None, False, None, {}
     outcomes: Outcomes
     if isinstance(domain.target, ClassTarget):
         _refuse("clip", clip, "classes have no residuals")
+        for name, value in (("deviance", deviance), ("power", power), ("quantile", quantile)):
+            _refuse(name, value, "it is for a number, and the target is a class")
         cells = None if score_cells is None else _check_cells(score_cells)
         own = _has_curves(curves, model)
         columns = len(ClassOutcomes(np.zeros(1, dtype=np.int32), own).sizes(model))
@@ -84,15 +90,19 @@ def plan_evaluation(
         outcomes, n_cells = ClassOutcomes(found.edges, own, found.at), len(found.at)
     else:
         _refuse("score_cells", score_cells, "a number has residuals instead")
-        _refuse("curves", curves, "a number has none")
+        own = not only_score if curves is None else check_flag("curves", curves)
+        variance_power = open_deviance(deviance, power, bounds_of(model), model.bounds)
+        level = None if quantile is None else check_number("quantile", quantile, 0.0, 1.0)
+        wanted = wanted_of(model, own, variance_power, level)
+        more = {"deviance": deviance, "power": variance_power, "quantile": level}
         touched = parts
         if public:
             _refuse("clip", clip, "residuals of public rows are not clipped")
             made, _ = _quietest(basis, exact_releases(basis, touched), gaussian)
-            outcomes = ExactNumberOutcomes()
+            outcomes = ExactNumberOutcomes(own, variance_power, level)
         else:
-            made, _ = _quietest(basis, number_releases(basis, touched), gaussian)
-            outcomes, width = NumberOutcomes.clipped(model, clip)
+            made, _ = _quietest(basis, number_releases(basis, touched, wanted), gaussian)
+            outcomes, width = NumberOutcomes.clipped(model, clip, wanted)
     settings = {
         "by": [] if groups is None else list(groups.domain.feature_names),
         "touched": touched,
@@ -100,6 +110,7 @@ def plan_evaluation(
         "curves": own,
         "clip": width,
         "model": digest_of(model),
+        **more,
     }
     plan = EvaluationPlan(
         **made.fields, model=model, outcomes=outcomes, groups=groups, settings=settings

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from privboost._core.checks import did_you_mean, is_writable
-from privboost.explanations.plots import draw_reliability
+from privboost.explanations.plots import draw_calibration, draw_reliability
 from privboost.explanations.terms import Finding
 from privboost.models.findings import no_rows
 from privboost.reports.report import PrivacyReport, write_text
@@ -21,9 +21,13 @@ from privboost.reports.report import PrivacyReport, write_text
 NO_ROWS = "no rows to speak of"
 """Text in place of measures where the noisy number of rows does not exceed its noise."""
 AT_LEAST, AT_MOST = "at least", "at most"
+LOWER, HIGHER = "lower", "higher"
+"""Which values of a measure are better."""
 _JSON_KEYS = {"predicted": "promised"}
 _BIN_KEYS = {key: name for name, key in _JSON_KEYS.items()}
 """Keys of a bin in JSON that differ from its attributes."""
+ERRORS = 2.0
+"""Standard errors on each side of an interval."""
 _CLEAR = 2.0
 """Standard deviations of its noise that a number of rows must exceed."""
 
@@ -185,6 +189,48 @@ class Bin:
 
 
 @dataclass(frozen=True)
+class CalibrationBin:
+    """A tenth of the rows of a number, by prediction.
+
+    Attributes
+    ----------
+    low, high : float
+        Interval of predictions; its ends follow from noisy counts of rows by prediction.
+    predicted : float
+        Mean prediction; approximately, on private rows.
+    observed : Value
+        Mean label: the mean prediction plus the mean residual.
+    residual : Value
+        Mean residual, label less prediction: above 0 where predictions are too low.
+    rows : Value
+        Number of rows.
+    """
+
+    low: float
+    high: float
+    predicted: float
+    observed: Value
+    residual: Value
+    rows: Value
+
+    @property
+    def known(self) -> bool:
+        """Whether the noisy number of rows exceeds its noise."""
+        return stands_out(self.rows.value, self.rows.std)
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The tenth as a row of a table; means of rows that noise hides are null."""
+        ends = ("", "_std", "_lower", "_upper")
+        means: dict[str, float | None] = {}
+        for name, own in (("observed", self.observed), ("residual", self.residual)):
+            numbers = dict.fromkeys(ends) | (own.columns if self.known else {})
+            means |= {f"{name}{end}": number for end, number in numbers.items()}
+        places = {"low": self.low, "high": self.high, "predicted": self.predicted}
+        return places | means | {"rows": self.rows.value, "rows_std": self.rows.std}
+
+
+@dataclass(frozen=True)
 class Measures:
     """Measures of some rows.
 
@@ -193,13 +239,17 @@ class Measures:
     values : mapping from str to Value
         By name: "rows"; of classes "accuracy", "auc", "log_loss", "brier", "calibration_error",
         "prevalence" (beyond two classes "share of …" and "auc of …" for each); of a number "rmse",
-        "mae", "bias", "r2".
+        "mae", "bias", "r2", of labels that are never negative "mean_ratio" and "gini", and those
+        that were asked for: "deviance", "pinball", "share_below".
     reliability : tuple of Bin
         Reliability table, where there are probabilities.
+    calibration : tuple of CalibrationBin
+        Of a number: mean predictions and labels by tenths of the prediction.
     """
 
     values: Mapping[str, Value]
     reliability: tuple[Bin, ...] = ()
+    calibration: tuple[CalibrationBin, ...] = ()
 
     @property
     def known(self) -> bool:
@@ -230,15 +280,19 @@ class Measures:
         document: dict[str, Any] = {name: asdict(value) for name, value in self.values.items()}
         if self.reliability:
             document["reliability"] = [one.to_dict() for one in self.reliability]
+        if self.calibration:
+            document["calibration"] = [asdict(one) for one in self.calibration]
         return document
 
     @classmethod
     def from_dict(cls, document: Any) -> Measures:
         """Read what `to_dict` gave; raises ValueError, TypeError or KeyError if it cannot."""
-        values = {_text(name): value for name, value in document.items() if name != "reliability"}
+        tables = ("reliability", "calibration")
+        values = {_text(name): value for name, value in document.items() if name not in tables}
         return cls(
             {name: _read_value(value) for name, value in values.items()},
             tuple(map(_read_bin, document.get("reliability", ()))),
+            tuple(map(_read_tenth, document.get("calibration", ()))),
         )
 
 
@@ -293,6 +347,11 @@ class Evaluation:
     def reliability(self) -> tuple[Bin, ...]:
         """Reliability table of all rows."""
         return self.measures.reliability
+
+    @property
+    def calibration(self) -> tuple[CalibrationBin, ...]:
+        """Mean predictions and labels of all rows by tenths of the prediction; for a number."""
+        return self.measures.calibration
 
     @property
     def note(self) -> str:
@@ -399,6 +458,26 @@ class Evaluation:
         ]
         return _table(lines, (*_GROUP, "class"), numbers)
 
+    def calibration_table(self) -> pa.Table:
+        """Return the calibration of a number as a table.
+
+        Returns
+        -------
+        pyarrow.Table
+            A row for each tenth of the prediction, first of the whole table (feature and value are
+            null), then of each group. Columns feature, value, low, high, predicted, observed,
+            residual, rows: see `CalibrationBin`; observed and residual have standard errors
+            (observed_std) and the ends of their intervals (observed_lower, observed_upper), rows a
+            standard error. Means are null where the number of rows does not exceed its noise, and
+            ends where rows are public. Empty for classes, and without `curves`.
+        """
+        ends = ("", "_std", "_lower", "_upper")
+        means = [f"{name}{end}" for name in ("observed", "residual") for end in ends]
+        lines = [
+            which | own.columns for which, measures in self._parts() for own in measures.calibration
+        ]
+        return _table(lines, _GROUP, ["low", "high", "predicted", *means, "rows", "rows_std"])
+
     def _parts(self) -> list[tuple[dict[str, Any], Measures]]:
         """Return feature and value, with measures: of all rows, then of each group."""
         whole: list[tuple[dict[str, Any], Measures]]
@@ -409,14 +488,25 @@ class Evaluation:
         ]
         return whole + groups
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the reliability diagram of all rows; return the axes.
+    def plot(self, ax: Any = None, *, residuals: bool = False) -> Any:
+        """Draw the reliability of classes, or the calibration of a number; return the axes.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+            Axes to draw on; new ones by default.
+        residuals : bool
+            For a number: mean residuals by mean prediction, in place of mean labels.
 
         Raises
         ------
         ValueError
-            If there are no probabilities: the target is a number, or scores are no log-odds.
+            If there is nothing to draw: scores are no log-odds, or `curves` was False.
         """
+        if self.calibration:
+            return draw_calibration(self.calibration, residuals, ax)
+        if residuals:
+            raise ValueError("residuals: this evaluation has no calibration by tenths")
         if not self.reliability:
             raise ValueError("there are no probabilities to draw")
         return draw_reliability(self.reliability, ax)
@@ -474,6 +564,13 @@ def _read_bin(document: Any) -> Bin:
     own = Bin(**{_BIN_KEYS.get(key, key): value for key, value in document.items()})
     low, high, mean = map(_number, (own.low, own.high, own.predicted))
     return Bin(_text(own.of), low, high, mean, _read_value(own.observed), _read_value(own.rows))
+
+
+def _read_tenth(document: Any) -> CalibrationBin:
+    own = CalibrationBin(**document)
+    low, high, mean = map(_number, (own.low, own.high, own.predicted))
+    observed, residual, rows = map(_read_value, (own.observed, own.residual, own.rows))
+    return CalibrationBin(low, high, mean, observed, residual, rows)
 
 
 def _text(value: Any) -> str:

@@ -119,6 +119,36 @@ def draw_reliability(bins: Iterable[Any], ax: Any = None) -> Any:
     return plain(ax)
 
 
+def draw_calibration(bins: Iterable[Any], residuals: bool = False, ax: Any = None) -> Any:
+    """Draw mean labels or mean residuals by mean prediction; see `Evaluation.plot`.
+
+    Bars are one standard error.
+
+    Parameters
+    ----------
+    bins : iterable of calibration bins
+        Each with `predicted`, `observed`, `residual` and `known`; what noise alone fills is left
+        out.
+    residuals : bool
+        Whether residuals are drawn, in place of labels.
+    """
+    ax = new_axes(ax, 5.0, 5.0)
+    shown = [one for one in bins if one.known]
+    at = [one.predicted for one in shown]
+    values = [one.residual if residuals else one.observed for one in shown]
+    if residuals:
+        ax.axhline(0, color=GREY, linewidth=0.8, linestyle=":")
+    elif at:
+        ends = [min(at), max(at)]
+        ax.plot(ends, ends, color=GREY, linewidth=0.8, linestyle=":")
+    if at:
+        means, bars = ([getattr(value, of) for value in values] for of in ("value", "std"))
+        ax.errorbar(at, means, bars, fmt="o-", color=BLUE, markersize=4, linewidth=1, capsize=2)
+    label = "mean residual" if residuals else "mean label"
+    ax.set(xlabel="mean prediction", ylabel=label, title=f"{label} by tenths of the prediction")
+    return plain(ax)
+
+
 def draw_privacy_utility(
     points: Sequence[tuple[float, float, tuple[float, float]]],
     measure: str,

@@ -17,13 +17,11 @@ from privboost._core.grid import SCORE_STEPS
 from privboost.data.features import CategoricalFeature, DateFeature
 from privboost.data.targets import ClassTarget
 from privboost.export.formula import Column, Formula, TreeTerm, free_name, missing_text, spellings
+from privboost.models.intervals import EXPORTED_COVERAGE
 from privboost.models.model import Model
 
 _OPSET, _ML_OPSET, _IR_VERSION = 17, 4, 8
 """Versions of 2022 and 2023, which all maintained runtimes support."""
-
-_RESULTS = ("prediction", "probabilities", "scores", "rate")
-"""Outputs, of which a model has some."""
 
 _MISSING_DATE = -(2**63)
 """numpy's NaT as an integer."""
@@ -43,11 +41,15 @@ def export(model: Model) -> bytes:
     Each column that the model uses is an input of shape (rows, 1): numbers, durations in seconds
     and numeric categories as float64 (NaN is missing), dates as int64 (days or seconds since
     1970), strings as strings. Outputs are `prediction`, for classes `scores`, and `probabilities`
-    where scores are log-odds; with an exposure `rate`, which is `Model.predict_rate`'s.
+    where scores are log-odds; with an exposure `rate`, which is `Model.predict_rate`'s; for a
+    number with prediction intervals `lower` and `upper`, the ends of the 90 % interval.
     """
     formula = Formula.of(model)
     names = [column.name for column in formula.columns]
-    results = {name: free_name(name, names) for name in _RESULTS}
+    wanted = ["prediction", "probabilities", "scores"]
+    wanted += [] if model.nonconformity is None else ["lower", "upper"]
+    wanted += [] if model.exposure is None else ["rate"]
+    results = {name: free_name(name, names) for name in wanted}
     graph = _Graph([*names, *results.values()])
     codes = [_code(graph, column) for column in formula.columns]
     steps = _steps(graph, formula, codes)
@@ -271,6 +273,8 @@ def _add_results(graph: _Graph, model: Model, scores: str, names: dict[str, str]
         clipped = graph.add("Clip", number, *ends)
         numbers = _from_scale(graph, clipped, model.inverse_scale_name)
         graph.output(numbers, names["prediction"], "float64", ["rows"], target.name)
+        if model.nonconformity is not None:
+            _add_interval(graph, model, row, names)
         return
     best = (
         graph.add("ArgMax", scores, axis=1, keepdims=0)
@@ -300,6 +304,22 @@ def _columns(graph: _Graph, scores: str) -> tuple[str, str]:
         graph.add("Gather", scores, graph.constant([column], "int64"), axis=1) for column in (0, 1)
     )
     return own, graph.add("Squeeze", rate, graph.constant([1], "int64"))
+
+
+def _add_interval(graph: _Graph, model: Model, row: str, names: dict[str, str]) -> None:
+    """Add the ends of the prediction interval; see `Model.predict_interval`."""
+    target = model.domain.target
+    assert not isinstance(target, ClassTarget)
+    middle, half = model.middle_and_half
+    width = model.interval_half_width(EXPORTED_COVERAGE)
+    limits = [graph.constant(bound, "float64") for bound in target.scaled_bounds]
+    for name, moved in (("lower", -width), ("upper", width)):
+        score = graph.add("Add", row, graph.constant(moved, "float64"))
+        wide = graph.add("Mul", score, graph.constant(half, "float64"))
+        number = graph.add("Add", wide, graph.constant(middle, "float64"))
+        end = _from_scale(graph, graph.add("Clip", number, *limits), target.inverse_scale_name)
+        what = f"{name} end of the {EXPORTED_COVERAGE:.0%} prediction interval"
+        graph.output(end, names[name], "float64", ["rows"], what)
 
 
 def _probabilities(graph: _Graph, scores: str, several: bool) -> str:

@@ -14,6 +14,7 @@ with none.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -31,6 +32,7 @@ from privboost.export.formula import (
     free_name,
     spellings,
 )
+from privboost.models.intervals import EXPORTED_COVERAGE
 from privboost.models.model import Model
 
 _LARGEST_EXPONENT = 700
@@ -52,8 +54,10 @@ def sql_text(model: Model, table: str = "rows") -> str:
     """Return a SELECT that appends a model's results to the columns of a table.
 
     The new columns are, for classes, scores, `prediction`, and (where scores are log-odds)
-    probabilities. Their names differ from those of the domain's columns and from each other, in
-    more than case and within 63 bytes; underscores are added where needed.
+    probabilities; for a number its score, `prediction`, and `lower` and `upper`, the ends of the
+    90 % prediction interval of a model that has intervals. Their names differ from those of the
+    domain's columns and from each other, in more than case and within 63 bytes; underscores are
+    added where needed.
 
     Parameters
     ----------
@@ -81,7 +85,10 @@ def sql_text(model: Model, table: str = "rows") -> str:
         scores.append(f"CAST({_sum_of(own)} AS DOUBLE PRECISION) / {_number(SCORE_STEPS)}")
     coded = writer.codes()
     named = {f"s{output}": score for output, score in enumerate(scores)}
-    results = _results(model, [f"s.{name}" for name in named])
+    own_scores = [f"s.{name}" for name in named]
+    results = _results(model, own_scores)
+    if model.nonconformity is not None and not isinstance(domain.target, ClassTarget):
+        results |= _interval_ends(model, own_scores[0])
     new = _new_names(results, [*domain.feature_names, domain.target.name])
     added = {_identifier(name): what for name, what in zip(new, results.values(), strict=True)}
     on = _joined([f"s.{name} = {code}" for name, code in coded.items()], " AND ")
@@ -124,6 +131,22 @@ def _results(model: Model, scores: list[str]) -> dict[str, str]:
         own = _probabilities(scores)
         results |= {f"probability of {label}": p for label, p in zip(labels, own, strict=True)}
     return results
+
+
+def _interval_ends(model: Model, score: str) -> dict[str, str]:
+    """Return the ends of the prediction interval; see `Model.predict_interval`."""
+    target = model.domain.target
+    assert not isinstance(target, ClassTarget)
+    (middle, half), (low, high) = model.middle_and_half, target.scaled_bounds
+    width = model.interval_half_width(EXPORTED_COVERAGE)
+    ends = {"lower": _number(low), "upper": _number(high)}
+    if width < math.inf:
+        for name, moved in (("lower", f"- {_number(width)}"), ("upper", f"+ {_number(width)}")):
+            found = f"{_number(middle)} + {_number(half)} * ({score} {moved})"
+            clipped = f"CASE WHEN {found} < {_number(low)} THEN {_number(low)}"
+            clipped += f" WHEN {found} > {_number(high)} THEN {_number(high)} ELSE {found} END"
+            ends[name] = clipped
+    return {name: _from_scale(own, target.inverse_scale_name) for name, own in ends.items()}
 
 
 def _from_scale(scaled: str, inverse_scale_name: str) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from privboost._core.errors import FederationError
 from privboost.accounting.events import Event, Planned, SampledGroup
 from privboost.accounting.individual_budgets import IndividualBudget
-from privboost.accounting.noisy_sums import GaussianRelease
+from privboost.accounting.noisy_sums import GaussianRelease, ParallelRelease
 from privboost.federated.crypto import KEY_BYTES
 
 _MAX_PRINTED = 1000
@@ -118,6 +118,14 @@ class Catalogue:
         if len(found) != 1:
             raise FederationError("plan: rows have no budgets in it")
         return found[0]
+
+    @property
+    def parallel(self) -> ParallelRelease:
+        """A release of units put aside."""
+        for event in self._events:
+            if isinstance(event, ParallelRelease):
+                return event
+        raise FederationError("plan: no units are put aside")
 
 
 def asked_digest(query: bytes, event: Event) -> bytes:

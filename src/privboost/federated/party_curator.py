@@ -27,6 +27,7 @@ from privboost.accounting.noisy_sums import (
     GramRelease,
     LaplaceRelease,
     NoisySums,
+    ParallelRelease,
     ThresholdRelease,
     VectorRelease,
 )
@@ -37,10 +38,12 @@ from privboost.engine.queries import (
     LinearSums,
     NodeHistograms,
     Query,
+    ScoreCounts,
     SumQuery,
     TreeSums,
     VoteCounts,
 )
+from privboost.engine.updates import UsePart
 from privboost.federated.aggregation import Quorum
 from privboost.mechanisms.curator import Curator
 from privboost.mechanisms.sensitivity import (
@@ -50,10 +53,11 @@ from privboost.mechanisms.sensitivity import (
     means_bound,
 )
 from privboost.randomness.keystream import KeyStream
+from privboost.randomness.sampling import Sample
 from privboost.recipes.adassp import AdaSSPPlan
 from privboost.recipes.common.plan import Plan
 
-GAUSSIAN = (GaussianRelease, VectorRelease, GramRelease)
+GAUSSIAN = (GaussianRelease, VectorRelease, GramRelease, ParallelRelease)
 """Events whose noise parties can add: these classes, not their subclasses."""
 LEAST_SCALE = 2.0**8
 """The least scale of one party's noise, in grid steps."""
@@ -91,8 +95,9 @@ def check_distributed(plan: Plan, quorum: Quorum) -> None:
 
 def check_scale(event: Event, part: float) -> None:
     """Refuse noise of which a party's part would be below `LEAST_SCALE`."""
-    grid = event.gaussian_grid  # None for a Rényi budget: its releases are checked one by one
-    if grid is not None and not grid[1] * part >= LEAST_SCALE:
+    # Individual budgets have no scale of their own: their releases are checked one by one.
+    scale = event.gaussian_grid[1] if event.gaussian_grid else min(event.scales, default=math.inf)
+    if not scale * part >= LEAST_SCALE:
         raise FederationError(
             f"trust: the noise of {event.what!r} is too little to be divided among parties"
         )
@@ -116,6 +121,23 @@ class PartyCurator(Curator):
     ) -> None:
         super().__init__(backend, ledger, stream, contribution, part)
         self._seeded = seeded
+        self._given: Sample | None = None
+
+    def follow_part(self, update: UsePart, event: ParallelRelease) -> None:
+        """Put this party's units aside, or have them count, when the coordinator does.
+
+        In a seeded run coins follow the key of the message; otherwise the key is the party's own.
+        """
+        if not update.aside:
+            self._given = update.put_aside
+            self.put_aside(update.put_aside.rate, event)
+        else:
+            self.use_aside()
+
+    def _coins(self, fraction: float) -> Sample:
+        if self._seeded and self._given is not None:
+            return self._given
+        return super()._coins(fraction)
 
     def answer(self, query: Query, event: Event) -> np.ndarray:
         """Charge an event, and return the sums to be added to those of other parties."""
@@ -168,6 +190,8 @@ class NoisyPartyCurator(PartyCurator):
         if isinstance(query, GramSums) and type(event) is GramRelease:
             return self.gram(query, event)
         if isinstance(query, SumQuery) and type(event) is GaussianRelease:
+            return self.sums(query, event)
+        if isinstance(query, ScoreCounts) and type(event) is ParallelRelease:
             return self.sums(query, event)
         raise FederationError(f"noise: parties cannot add that of {event.what!r}")
 

@@ -18,7 +18,7 @@ from privboost.data.rows import Layout
 from privboost.engine.backend import LocalBackend
 from privboost.engine.protocol import ShardState
 from privboost.engine.queries import Query
-from privboost.engine.updates import CloseBudgets, OpenBudgets, Update
+from privboost.engine.updates import CloseBudgets, OpenBudgets, Update, UsePart
 from privboost.federated.aggregation import PartyRounds
 from privboost.federated.messages import (
     Catalogue,
@@ -36,6 +36,7 @@ from privboost.models.checks import (
     largest,
     need,
     need_array,
+    need_flag,
     need_list,
     need_number,
     need_scores,
@@ -165,10 +166,14 @@ class PartySession:
         """Apply an update; budgets of rows are opened as this party's own plan has them."""
         if isinstance(update, OpenBudgets):
             self._curator.open_budget(self._catalogue.life)
-        elif isinstance(update, CloseBudgets):
+            return
+        if isinstance(update, CloseBudgets):
             self._curator.close_budgets()
+            return
+        self._checker.check_update(update)
+        if isinstance(update, UsePart):
+            self._curator.follow_part(update, self._catalogue.parallel)
         else:
-            self._checker.check_update(update)
             self._curator.publish(update)
 
 
@@ -234,6 +239,14 @@ class CommandChecker(ShardState):
     def bin_labels(self, edges: np.ndarray) -> None:
         need(self._is_number or not len(edges), _PLACE, "only numeric labels have bins")
         self._bins = len(edges) + 1 if len(edges) else 0
+
+    def use_part(self, put_aside: Sample, aside: bool) -> None:
+        need(put_aside is not None, _PLACE, "the coins of units are needed")
+        self._check_sample(put_aside)
+        need_flag(aside, _PLACE)
+        need(not self._bins, _PLACE, "rows are put aside where labels have no bins")
+        if aside:  # states are residuals, to which nothing is added
+            self._most[:] = np.iinfo(np.int32).max
 
     def set_terms(self, terms: Terms) -> None:
         self._check_terms(terms)

@@ -21,13 +21,14 @@ from privboost.accounting.noisy_sums import (
     GramRelease,
     LaplaceRelease,
     NoisySums,
+    ParallelRelease,
     ThresholdRelease,
     VectorRelease,
 )
 from privboost.data.design_matrix import Terms
 from privboost.engine.backend import Backend
 from privboost.engine.queries import GramSums, LinearSums, Query, SumQuery, TreeSums
-from privboost.engine.updates import SetClippingRange, SetTerms, Update
+from privboost.engine.updates import SetClippingRange, SetTerms, Update, UsePart
 from privboost.mechanisms.individual_filter import Payments
 from privboost.mechanisms.sensitivity import (
     check_noisy,
@@ -84,6 +85,8 @@ class Curator:
         self._payments = Payments(backend, contribution.weighted)
         self._group: _Group | None = None
         self._terms: Terms | None = None
+        self._put_aside: Sample | None = None
+        self._counts_aside = False
         self._range = FULL_RANGE
 
     @property
@@ -104,6 +107,8 @@ class Curator:
                 "budgets are opened by open_budget, closed by close_budgets, and charged with a "
                 "release only"
             )
+        if isinstance(update, UsePart):
+            raise ValueError("units are put aside by put_aside and use_aside only")
         self._backend.apply(update)
 
     def sums(self, query: SumQuery, event: NoisySums) -> np.ndarray:
@@ -244,6 +249,8 @@ class Curator:
         self._check_no_group()
         if self._payments.are_open:
             raise ValueError("rows have budgets: only Gaussian releases charge them")
+        if self._put_aside is not None:
+            raise ValueError("texts of units put aside would count")
         own = {b"%d" % column for column in range(columns)}
 
         def tally() -> Mapping[bytes, int]:
@@ -260,6 +267,8 @@ class Curator:
         Spends `budget`, which is recorded first, and covers all Gaussian releases that follow.
         """
         self._payments.need_open()
+        if self._put_aside is not None:
+            raise ValueError("rows cannot pay for themselves once units are put aside")
         self._ledger.charge(budget)
         self._payments.open(budget)
 
@@ -301,6 +310,47 @@ class Curator:
                 raise ValueError("only Gaussian releases of all rows can be exchanged")
         self._ledger.exchange(Planned(reserved, 1), releases, self._ledger.accountant)
 
+    def put_aside(self, fraction: float, event: ParallelRelease) -> None:
+        """Put units aside, by a secret coin each: until `use_aside`, only the others count.
+
+        Privacy
+        -------
+        Spends nothing. Coins do not depend on the rows, and nobody learns them. The release that
+        covers `event` must not be made yet: then no unit put aside takes part in it, or in what
+        replaces it.
+        """
+        self._check_covered(fraction, event)
+        if self._contribution.rows > 1:
+            raise ValueError("units of several rows may be put aside in part: use max_rows=1")
+        if self._put_aside is not None or self._payments.are_open or self._group is not None:
+            raise ValueError("units are put aside once, before rows pay and samples are drawn")
+        self._put_aside = self._coins(fraction)
+        self._backend.apply(UsePart(self._put_aside, False))
+
+    def use_aside(self) -> None:
+        """Have only the units put aside count, with nonconformity as states.
+
+        Privacy
+        -------
+        Spends nothing. From now on only parallel releases are made.
+        """
+        if self._put_aside is None or self._counts_aside:
+            raise ValueError("no units are put aside, or they count already")
+        self._counts_aside = True
+        self._backend.apply(UsePart(self._put_aside, True))
+
+    def _check_covered(self, fraction: float, event: ParallelRelease) -> None:
+        """Refuse to put units aside if the release that covers it was made or exchanged."""
+        if event.fraction != fraction:
+            raise ValueError("another fraction of the units is put aside than the event says")
+        self._ledger.check_unspent(event)
+        self._ledger.check_unspent(event.covered_by)
+
+    def _coins(self, fraction: float) -> Sample:
+        """Return the units to put aside, by a fresh key."""
+        words = self._stream.child("put aside").words(4)
+        return Sample(np.frombuffer(words.tobytes(), dtype=np.uint8), fraction)
+
     @contextmanager
     def sampling(self, event: SampledGroup) -> Iterator[None]:
         """Make a group's releases on one sample of the rows.
@@ -320,6 +370,10 @@ class Curator:
     def _charge_event(self, event: Event) -> KeyStream:
         """Record an event, and return the randomness of its release."""
         check_noisy(event)
+        if self._put_aside is not None and not isinstance(event, GaussianRelease):
+            raise ValueError("once units are put aside, only Gaussian sums leave them out")
+        if isinstance(event, ParallelRelease) != self._counts_aside:
+            raise ValueError(f"this release is not of the units that count now: {event.what}")
         if self._payments.are_open:
             raise ValueError("rows have budgets: only Gaussian releases charge them")
         if self._group is not None:

@@ -71,6 +71,10 @@ class PublicCurator(Curator):
         gram = self._linear_sum(query, event)
         return int(np.rint(np.linalg.eigvalsh(gram.astype(np.float64))[0]))
 
+    def _check_covered(self, fraction: float, event: Event) -> None:
+        """Accept an exact event: nothing is paid."""
+        _check_exact(event)
+
     def _linear_sum(self, query: LinearSums | GramSums, event: Event) -> np.ndarray:
         self._check_terms(query)
         self._charge_event(event)

@@ -27,8 +27,10 @@ from privboost.explanations.terms import (
     NO_SIGNAL,
     RARE_CLASS,
     WIDE_BOUNDS,
+    WIDE_INTERVALS,
     Finding,
 )
+from privboost.models.intervals import EXPORTED_COVERAGE
 from privboost.models.scores import ModelView, draw_rows
 from privboost.reports.report import WEIGHTED
 
@@ -57,7 +59,7 @@ _SOME_VALUES = 0.15
 
 def find(model: ModelView) -> tuple[Finding, ...]:
     """Return all findings about a model."""
-    checks = (_signals, _rows, _missing, _classes, _bounds, _labels, _delta)
+    checks = (_signals, _rows, _missing, _classes, _bounds, _labels, _intervals, _delta)
     view = _View(model)
     found = [finding for check in checks for finding in check(view)]
     rows = None if view.shares is None else view.rows
@@ -267,6 +269,20 @@ def _labels(view: _View) -> Iterator[Finding]:
             f"{target.bounds[0]:g} and {target.bounds[1]:g}: narrower ones need no search"
         )
         yield Finding(LABEL_BOUNDS, text)
+
+
+def _intervals(view: _View) -> Iterator[Finding]:
+    """Check that intervals, or sets, of the usual coverage say anything."""
+    nonconformity = view.model.nonconformity
+    if nonconformity is not None and nonconformity.threshold(EXPORTED_COVERAGE) is None:
+        classes = isinstance(view.model.domain.target, ClassTarget)
+        what = "sets" if classes else "intervals"
+        trivial = "hold all classes" if classes else "are the bounds"
+        text = (
+            f"prediction {what} of {EXPORTED_COVERAGE:.0%} coverage {trivial}: too few units were "
+            "put aside for this epsilon; a larger conformal_fraction puts more aside"
+        )
+        yield Finding(WIDE_INTERVALS, text)
 
 
 def _delta(view: _View) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ from privboost.data.encoding import Encoder
 from privboost.data.rows import Codes, Layout
 from privboost.explanations.explanation import Explanation
 from privboost.explanations.terms import Coefficients, Finding, VoteSummary
+from privboost.models.intervals import Nonconformity
 from privboost.models.parts import ScoreParts
 from privboost.randomness.keystream import fixed_generator
 from privboost.reports.report import PrivacyReport
@@ -110,6 +111,8 @@ class ModelView(Protocol):
     def link(self) -> str: ...
     @property
     def scale_name(self) -> str: ...
+    @property
+    def nonconformity(self) -> Nonconformity | None: ...
     @property
     def classes(self) -> np.ndarray: ...
     @property

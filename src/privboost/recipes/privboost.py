@@ -42,6 +42,7 @@ from privboost.recipes.common.initial_score import (
     release_initial_scores,
 )
 from privboost.recipes.common.interactions import Allowed, Interactions
+from privboost.recipes.common.intervals import plan_intervals
 from privboost.recipes.common.log_scale import (
     Exposure,
     LogScale,
@@ -61,6 +62,7 @@ from privboost.recipes.common.parameters import (
     count,
     options,
     parameter,
+    part,
     share,
     size,
 )
@@ -212,7 +214,7 @@ def _check_groups(name: str, value: Any) -> tuple[tuple[str, ...], ...]:
 class PrivBoostParameters(Parameters):
     """Parameters of PrivBoost."""
 
-    _where_set: ClassVar[tuple[str, ...]] = ("interaction_constraints",)
+    _where_set: ClassVar[tuple[str, ...]] = ("interaction_constraints", "conformal_fraction")
 
     n_estimators: int = parameter(
         None,
@@ -306,6 +308,13 @@ class PrivBoostParameters(Parameters):
         by_task=(0.04, 0.04),
     )
     span_share: float = parameter(None, *SPAN_SHARE, by_task=(0.0, 0.05))
+    conformal_fraction: float = parameter(
+        0.0,
+        part(or_else=0),
+        "Fraction of the protected units put aside for `predict_interval`, or `predict_set` of a "
+        "classifier: chosen at random, they train nothing, and the errors of the model on them are "
+        "counted. It costs no budget.",
+    )
     at_once: int = parameter(
         1,
         count(),
@@ -638,8 +647,8 @@ class PrivBoostPlan(Plan):
         other_releases = [
             planned for planned in self.releases if planned.event is not self.reserved_release
         ]
-        for part, joint in [(0.0, 0), *most]:
-            made = self._divided(part, joint).planned(self.task.n_outputs)
+        for joint_part, joint in [(0.0, 0), *most]:
+            made = self._divided(joint_part, joint).planned(self.task.n_outputs)
             check_grid(planned.event for planned in made)
             together = [*self.budget.before, *other_releases, *made]
             if not self.accountant.cost(together, self.budget.delta) <= self.budget.epsilon:
@@ -773,6 +782,8 @@ def plan_privboost(
     outputs, last = basis.task.n_outputs, settings.calibration_share
     if settings.exposure is not None:
         _check_exposure(settings, encoder, target)
+    if own_scale and settings.conformal_fraction > 0:
+        raise ValueError('conformal_fraction must be 0 unless a number has loss="squared"')
     check_calibration(last, target, basis.task.loss)
     check_slopes(settings.monotone, encoder, outputs)
     _check_named(settings, encoder)
@@ -800,11 +811,10 @@ def plan_privboost(
             ("calibration_release", Planned(scores, outputs), last),
         ]
     )
-    plan = PrivBoostPlan(
-        **made.fields_with("init_release", "reserved_release", "calibration_release"),
-        settings=settings,
-        label_release=made.get("label_release"),
-    )
+    fields = made.fields_with("init_release", "reserved_release", "calibration_release")
+    fields |= plan_intervals(made, "reserved_release", settings.conformal_fraction)
+    about_scale = {"label_release": made.get("label_release")}
+    plan = PrivBoostPlan(**fields, **about_scale, settings=settings)
     plan.check_measurements()
     return plan
 

@@ -129,6 +129,10 @@ class Plan(ABC):
         Reserved releases.
     range_release : GaussianRelease, LaplaceRelease or None
         One histogram of labels that finds the target clipping range (see `target_range`).
+    conformal_releases : tuple of ParallelRelease
+        Two histograms of the nonconformity of units put aside (see `intervals`); empty without any.
+    conformal_fraction : float
+        Probability with which a unit is put aside.
     class_weight : tuple of float or None
         Public weights of the classes, in the model's order.
     digest : str
@@ -147,6 +151,8 @@ class Plan(ABC):
     accountant: Accountant
     releases: tuple[Planned, ...]
     range_release: Any = field(default=None, kw_only=True)
+    conformal_releases: tuple[Any, ...] = field(default=(), kw_only=True)
+    conformal_fraction: float = field(default=0.0, kw_only=True)
     class_weight: tuple[float, ...] | None = field(default=None, kw_only=True)
     digest: str = field(init=False)
 
