@@ -1,5 +1,7 @@
 """The mean of a number: what residuals are released, what follows from them, and what it buys."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,9 +10,12 @@ from privboost import (
     BoostedAdaSSPRegressor,
     Domain,
     DPXGBRegressor,
+    FitWarning,
+    ModelFileError,
     PrivBoostRegressor,
     SarusXGBRegressor,
     SBDTRegressor,
+    load_model,
 )
 from privboost._core.grid import CLIP_STEPS, SCORE_STEPS
 from privboost.data.encoding import Encoder
@@ -18,6 +23,7 @@ from privboost.data.rows import initial_states
 from privboost.engine.backend import LocalBackend
 from privboost.engine.updates import AddCellValues, SetClippingRange, Start
 from privboost.losses.squared import SQUARED_NUMBER
+from privboost.models.model import model_bytes, read_model
 from privboost.recipes.common.mean_correction import Residuals, fit_correction, release_residuals
 from privboost.recipes.common.plan import Budget
 from privboost.recipes.common.target_range import LabelCounts, TargetRange, with_tails
@@ -100,11 +106,11 @@ def residuals(noise, slope=1.0, shift=0.0, rows=10_000.0):
 
 def test_a_planted_line_is_found_and_noise_hides_it():
     released, typical = residuals(1.0, slope=1.3, shift=0.1)
-    slope, shift = fit_correction(released, typical, bias=0.1)
+    slope, shift = fit_correction(released, typical, bias=0.1).line
     assert slope == pytest.approx(1.3, abs=0.03)
     assert shift == pytest.approx(0.1, abs=0.01)
     released, typical = residuals(1e6, slope=1.3, shift=0.1)
-    slope, shift = fit_correction(released, typical, bias=0.1)
+    slope, shift = fit_correction(released, typical, bias=0.1).line
     assert slope == pytest.approx(1.0, abs=0.01)
     assert abs(shift) < 0.01
 
@@ -113,7 +119,7 @@ def test_one_cell_moves_the_mean_alone():
     """Bounded predictions count: a shift that bounds swallow is made up for."""
     typical = np.array([-1, -1, 0, 1] * 50, dtype=np.int32) * SCORE_STEPS
     released = Residuals(np.empty(0), np.array([20.0]), np.array([200.0]), 0.01, 0.01)
-    slope, shift = fit_correction(released, typical, bias=1.0)
+    slope, shift = fit_correction(released, typical, bias=1.0).line
     assert slope == 1.0
     scores = typical / SCORE_STEPS
     moved = np.clip(scores + shift, -1, 1).mean() - scores.mean()
@@ -148,12 +154,43 @@ def test_the_release_is_planned_reported_and_can_be_left_out(kind):
         assert preset["calibration_share"] == 0
 
 
+def test_findings_compare_the_means_and_say_what_noise_hides(tmp_path):
+    """Released values alone: a loaded model says the same."""
+    moved = PrivBoostRegressor(
+        3.0, random_state=1, gradient_clip=0.3, interactions=False, **settings(PrivBoostRegressor)
+    ).fit(counts_of())
+    label, _, before, after, clipped = moved.model_.scores.mean
+    low, high = moved.model_.bounds
+    mean = low + (label + 1) * (high - low) / 2
+    assert mean == pytest.approx(counts_of()["y"].mean(), rel=0.1)
+    assert before < after == pytest.approx(label, abs=0.02)
+    assert 0.05 < clipped <= 1
+    found = {each.kind: each.text for each in moved.model_.findings()}
+    assert "the last release corrected it" in found["moved mean"]
+    moved.save(tmp_path / "model")
+    assert load_model(tmp_path / "model").findings() == moved.model_.findings()
+
+    few = PrivBoostRegressor(0.1, random_state=1, **settings(PrivBoostRegressor))
+    with pytest.warns(FitWarning, match="uncertain mean"):
+        few.fit(counts_of(3000))
+    assert "more rows or a larger epsilon" in str(few.model_.findings())
+
+
+@pytest.mark.parametrize("forged", [np.zeros(4), np.full(5, np.nan), np.array([0, -1.0, 0, 0, 0])])
+def test_forged_means_are_refused(forged):
+    fit = PrivBoostRegressor(1.0, random_state=1, n_estimators=2, **settings(PrivBoostRegressor))
+    model = fit.fit(counts_of(300)).model_
+    with pytest.raises(ModelFileError, match=r"scores\.mean"):
+        read_model(model_bytes(replace(model, scores=model.scores.with_mean(forged))), "file")
+
+
 def labels(counts, noise):
     """Counts of labels in 25 cells of a narrow range, and of doubling width beyond it."""
     inner = np.linspace(-1, -0.98, 26)
     width = 0.02 * (2.0 ** np.arange(1, 7) - 1)
     edges = np.concatenate([inner, -0.98 + width, [1.0]])
-    return LabelCounts(edges, np.array(counts, dtype=float), noise)
+    counted = np.array(counts, dtype=float)
+    return LabelCounts(edges, counted, noise, counted / noise if noise else counted)
 
 
 def test_ranges_reach_to_tails_that_hold_much_of_the_mean():

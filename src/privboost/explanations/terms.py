@@ -243,6 +243,8 @@ RARE_CLASS = "rare class"
 WIDE_BOUNDS = "wide bounds"
 WIDE_INTERVALS = "wide intervals"
 LABEL_BOUNDS = "label bounds"
+UNCERTAIN_MEAN = "uncertain mean"
+MOVED_MEAN = "moved mean"
 LARGE_DELTA = "large delta"
 WASTED_SHARE = "wasted share"
 

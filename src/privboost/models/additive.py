@@ -24,6 +24,7 @@ from privboost.models.checks import (
     need_keys,
     need_list,
     need_scores,
+    read_mean,
     read_row_count,
     within_grid,
 )
@@ -75,6 +76,7 @@ class AdditiveScores(Scores):
     together: np.ndarray | None = None
     rows: np.ndarray | None = None
     missing: np.ndarray | None = None
+    mean: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         make_read_only(self)
@@ -208,6 +210,7 @@ class AdditiveScores(Scores):
         mass, noise = (None if part is None else list(part) for part in (self.mass, self.noise))
         kept = {} if self.rows is None else {"rows": self.rows}
         kept |= {} if self.missing is None else {"missing": self.missing}
+        kept |= {} if self.mean is None else {"mean": self.mean}
         return kept | {
             "start": self.start,
             "values": list(self.values),
@@ -220,7 +223,7 @@ class AdditiveScores(Scores):
     def from_payload(cls, payload: Any, layout: Layout, n_outputs: int) -> Self:
         place = "scores.values"
         required = {"start", "values", "mass", "noise", "together"}
-        payload = need_keys(payload, "scores", required, {"rows", "missing"})
+        payload = need_keys(payload, "scores", required, {"rows", "missing", "mean"})
         start = need_array(payload["start"], "scores.start", np.int32, (n_outputs,))
         count, n_codes = len(layout.n_codes), layout.n_codes
         values = need_list(payload["values"], place)
@@ -241,7 +244,8 @@ class AdditiveScores(Scores):
         if missing is not None:
             need_finite(missing, "scores.missing", (count, 3))
             need_finite(missing[:, 2], "scores.missing", (count,), least=0)
-        parts = (tuple(mass), tuple(noise), together, read_row_count(payload), missing)
+        rows, mean = read_row_count(payload), read_mean(payload)
+        parts = (tuple(mass), tuple(noise), together, rows, missing, mean)
         return cls(start, tuple(values), *parts)
 
 

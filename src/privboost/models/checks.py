@@ -143,6 +143,15 @@ def read_row_count(payload: dict[str, Any]) -> np.ndarray | None:
     return rows
 
 
+def read_mean(payload: dict[str, Any]) -> np.ndarray | None:
+    """Return what is known of the mean of a number; None where nothing was released about it."""
+    if "mean" not in payload:
+        return None
+    mean = need_finite(payload["mean"], "scores.mean", (5,))
+    need_finite(mean[1:2], "scores.mean", (1,), least=0)
+    return mean
+
+
 def need_scores(most: Any, place: str) -> None:
     """Check that scores of these largest sizes fit into int32."""
     need(np.max(most) <= _SCORE.max, place, "the scores of some rows would overflow")

@@ -23,9 +23,11 @@ from privboost.explanations.terms import (
     LABEL_BOUNDS,
     LARGE_DELTA,
     MISSING_COLUMN,
+    MOVED_MEAN,
     NO_ROWS,
     NO_SIGNAL,
     RARE_CLASS,
+    UNCERTAIN_MEAN,
     WIDE_BOUNDS,
     WIDE_INTERVALS,
     Finding,
@@ -47,6 +49,12 @@ _DELTA_PART = 0.1
 _NARROW_SPAN = 0.2
 """Bounds of labels are wide if labels fill less than this part."""
 
+_UNCERTAIN = 0.2
+"""A mean is uncertain with a larger standard error, in parts of itself."""
+
+_MOVED = 0.1
+"""The mean prediction had moved if it was off by more, in parts of the mean label."""
+
 _NAMED = 10
 """The largest number of features in one sentence."""
 
@@ -59,7 +67,7 @@ _SOME_VALUES = 0.15
 
 def find(model: ModelView) -> tuple[Finding, ...]:
     """Return all findings about a model."""
-    checks = (_signals, _rows, _missing, _classes, _bounds, _labels, _intervals, _delta)
+    checks = (_signals, _rows, _missing, _classes, _bounds, _labels, _mean, _intervals, _delta)
     view = _View(model)
     found = [finding for check in checks for finding in check(view)]
     rows = None if view.shares is None else view.rows
@@ -67,9 +75,13 @@ def find(model: ModelView) -> tuple[Finding, ...]:
 
 
 def find_defects(model: ModelView) -> tuple[Finding, ...]:
-    """Return the findings that need action: no rows with a label, columns without values."""
+    """Return the findings that need action.
+
+    They are: no rows with a label, columns without values, a mean that noise hides.
+    """
     view = _View(model)
-    return (*_rows(view), *_missing(view))
+    uncertain = (each for each in _mean(view) if each.kind == UNCERTAIN_MEAN)
+    return (*_rows(view), *_missing(view), *uncertain)
 
 
 def warn_of_defects(result: Any, findings: Iterable[Finding]) -> None:
@@ -283,6 +295,37 @@ def _intervals(view: _View) -> Iterator[Finding]:
             "put aside for this epsilon; a larger conformal_fraction puts more aside"
         )
         yield Finding(WIDE_INTERVALS, text)
+
+
+def _mean(view: _View) -> Iterator[Finding]:
+    """Compare the mean prediction with the mean label, where the last release has both."""
+    model, target = view.model, view.model.domain.target
+    facts = model.scores.mean
+    if facts is None or isinstance(target, ClassTarget):
+        return
+    if target.scale != "linear" or target.bounds[0] < 0:  # a ratio says nothing
+        return
+    middle, half = model.middle_and_half
+    label, before, after = (middle + half * facts[k] for k in (0, 2, 3))
+    error, clipped = half * float(facts[1]), float(facts[4])
+    if any(_rows(view)):  # of no rows there is no mean
+        return
+    if label <= 2 * error or error > _UNCERTAIN * label:
+        text = (
+            f"the mean label is {max(label, 0.0):.3g} ± {error:.2g} by noisy sums, and the mean "
+            f"prediction {after:.3g}: for sums of predictions more rows or a larger epsilon are "
+            "needed, or narrower bounds"
+        )
+        yield Finding(UNCERTAIN_MEAN, text)
+        return
+    if abs(before / label - 1) > max(_MOVED, 2 * error / label):
+        share = f" (which concerns some {clipped:.0%} of rows)" if clipped > 0 else ""
+        text = (
+            f"a clip of gradients{share} had drawn the mean prediction to {before / label:.2f} "
+            f"times the mean label (± {error / label:.2f}); the last release corrected it to "
+            f"{after / label:.2f}"
+        )
+        yield Finding(MOVED_MEAN, text)
 
 
 def _delta(view: _View) -> Iterator[Finding]:

@@ -30,6 +30,7 @@ from privboost.models.checks import (
     need_number,
     need_scores,
     need_text,
+    read_mean,
     read_row_count,
 )
 from privboost.models.parts import JointTable, ScoreParts
@@ -99,6 +100,7 @@ class LinearScores(Scores):
     noise: np.ndarray | None = None
     stages: np.ndarray | None = None
     rows: np.ndarray | None = None
+    mean: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         make_read_only(self)
@@ -329,7 +331,7 @@ class LinearScores(Scores):
         return "\n".join(["coefficients", *lines])
 
     def to_payload(self) -> dict[str, Any]:
-        kept = {"stages": self.stages, "rows": self.rows}
+        kept = {"stages": self.stages, "rows": self.rows, "mean": self.mean}
         kept = {name: own for name, own in kept.items() if own is not None}
         return kept | {
             "moments": self.moments,
@@ -345,7 +347,7 @@ class LinearScores(Scores):
 
     @classmethod
     def from_payload(cls, payload: Any, layout: Layout, n_outputs: int) -> Self:
-        payload = need_keys(payload, "scores", _KEYS, {"stages", "rows"})
+        payload = need_keys(payload, "scores", _KEYS, {"stages", "rows", "mean"})
         coordinates = tuple(
             map(_read_coordinate, need_list(payload["coordinates"], "scores.coordinates"))
         )
@@ -369,7 +371,7 @@ class LinearScores(Scores):
         stages = (
             _read_stages(payload["stages"], terms, coefficients) if "stages" in payload else None
         )
-        parts = (moments, noise, stages, read_row_count(payload))
+        parts = (moments, noise, stages, read_row_count(payload), read_mean(payload))
         return cls(terms, coordinates, coefficients, log_odds, scale, *parts)
 
 

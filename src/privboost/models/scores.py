@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -31,6 +31,9 @@ N_DRAWS = 20
 
 MORE_NOISE = 2**0.5
 """The factor by which noise grows where it is drawn once more on top of released values."""
+
+UNKNOWN_SHARE = -1.0
+"""A share that is not known, in `Scores.mean`."""
 
 VOTES = "votes"
 NO_MASS = "feature_importances: this model does not hold what was released about its rows"
@@ -137,6 +140,10 @@ class Scores(DeclaredState, ABC):
         Whether scores are log-odds if the target is a class; no meaning for a number.
     rows : float64 array of shape (2,), or None
         The noisy row count and its standard deviation.
+    mean : float64 array of shape (5,), or None
+        What the last release tells of the mean of a number, in scores: the mean label, its standard
+        error, the mean prediction before and after the correction; and the share of rows that the
+        clip of gradients concerns, or `UNKNOWN_SHARE`.
     staged_log_odds : bool
         Whether the scores of every stage are log-odds, if those of the last are.
     needs_classes : bool
@@ -152,6 +159,7 @@ class Scores(DeclaredState, ABC):
     kind: str
     log_odds: bool
     rows: np.ndarray | None
+    mean: np.ndarray | None = None
     staged_log_odds: ClassVar[bool] = True
     needs_classes: ClassVar[bool] = False
     has_shapes: ClassVar[bool] = True
@@ -205,6 +213,10 @@ class Scores(DeclaredState, ABC):
             return np.zeros((self.n_outputs, 0), dtype=np.int32)
         layout = Layout(tuple(map(len, probabilities)))
         return self._scores_of_few(Codes.of(layout, draw_rows(probabilities)[0]))
+
+    def with_mean(self, mean: np.ndarray) -> Self:
+        """Return the scores with what the last release tells of the mean of a number."""
+        return replace(self, mean=mean)  # type: ignore[type-var]
 
     def _scores_of_few(self, codes: Codes) -> np.ndarray:
         """Return the scores of a few rows, if possible without kernels that a fit does not need."""

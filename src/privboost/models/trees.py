@@ -26,6 +26,7 @@ from privboost.models.checks import (
     need_keys,
     need_list,
     need_scores,
+    read_mean,
     read_row_count,
     within_grid,
 )
@@ -45,6 +46,9 @@ _ITERATIONS = 10
 
 _ENOUGH_TREES = 10
 """The number of trees from which on the noise of their totals is estimated from the totals."""
+
+
+_KEYS = {"start", "forests", "updates", "n_codes"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +75,7 @@ class TreeScores(Scores):
     updates: np.ndarray
     n_codes: np.ndarray
     rows: np.ndarray | None = field(default=None, kw_only=True)
+    mean: np.ndarray | None = field(default=None, kw_only=True)
 
     @classmethod
     def of(cls, start: np.ndarray, n_codes: Sequence[int], rows: np.ndarray | None = None) -> Self:
@@ -293,6 +298,7 @@ class TreeScores(Scores):
 
     def to_payload(self) -> dict[str, Any]:
         kept = {} if self.rows is None else {"rows": self.rows}
+        kept |= {} if self.mean is None else {"mean": self.mean}
         return kept | {
             "start": self.start,
             "forests": [forest.to_payload() for forest in self.forests],
@@ -302,7 +308,7 @@ class TreeScores(Scores):
 
     @classmethod
     def from_payload(cls, payload: Any, layout: Layout, n_outputs: int) -> Self:
-        payload = need_keys(payload, "scores", {"start", "forests", "updates", "n_codes"}, {"rows"})
+        payload = need_keys(payload, "scores", _KEYS, {"rows", "mean"})
         need(len(layout.n_codes) <= _MOST_FEATURES, "domain", "too many features for trees")
         start = need_array(payload["start"], "scores.start", np.int32, (n_outputs,))
         listed = need_list(payload["forests"], "scores.forests")
@@ -313,7 +319,8 @@ class TreeScores(Scores):
         updates = need_array(payload["updates"], "scores.updates", np.int32, (None,), 1, count)
         total = int(updates.sum(dtype=np.int64))
         need(total == count, "scores.updates", "they must add up to the trees")
-        scores = cls(start, forests, updates, n_codes, rows=read_row_count(payload))
+        about = {"rows": read_row_count(payload), "mean": read_mean(payload)}
+        scores = cls(start, forests, updates, n_codes, **about)
         need_scores(scores.largest, "scores.forests.values")
         return scores
 

@@ -31,7 +31,7 @@ from privboost.models.scores import pool_counts
 from privboost.recipes.common.candidates import check_bins
 from privboost.recipes.common.coordinates import Design, design
 from privboost.recipes.common.mean_correction import (
-    EXPECTED_BIAS,
+    UNKNOWN_CLIP,
     fit_correction,
     last_release,
     release_residuals,
@@ -388,7 +388,7 @@ def boost_adassp(curator: Curator, plan: AdaSSPPlan, track: Track = iter) -> Lin
         if settings.keep_stages:
             history.append(theta.copy())
     tail = _centred(tail / (settings.n_estimators - first_of_tail), plan)
-    lines, errors = _released_lines(curator, plan, tail)
+    lines, errors, mean = _released_lines(curator, plan, tail)
     final, stages = _on_lines(tail, lines, plan), None
     if settings.keep_stages:
         stages = np.concatenate([_stages(np.array(history[:-1]), lines, plan), final[None]])
@@ -406,27 +406,30 @@ def boost_adassp(curator: Curator, plan: AdaSSPPlan, track: Track = iter) -> Lin
         noise,
         stages,
         rows,
+        mean,
     )
 
 
 def _released_lines(
     curator: Curator, plan: AdaSSPPlan, theta: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Return the slope and shift of each output's scores, and the relative error of each slope.
 
-    They are 1, 0 and 0 where nothing is counted. Rows' scores are first set to those of the model,
+    They are 1, 0 and 0 where nothing is released. Of a number, what is known of the mean is third.
+    Rows' scores are first set to those of the model,
     whose coefficients are a mean over rounds.
     """
     lines = np.tile([1.0, 0.0], (plan.task.n_outputs, 1))
     errors = np.zeros(plan.task.n_outputs)
     if plan.calibration_release is None:
-        return lines, errors
+        return lines, errors, None
     if plan.task.target == "number":
         curator.publish(SetLinearScores(_on_the_grid(theta[0]), 0))
         typical = np.empty(0, dtype=np.int32)  # one cell: a linear model has no steps
         residuals = release_residuals(curator, plan, plan.calibration_release, typical, 0.0)
-        lines[0] = fit_correction(residuals, typical, EXPECTED_BIAS)
-        return lines, errors
+        found = fit_correction(residuals, typical, UNKNOWN_CLIP.bias)
+        lines[0] = found.line
+        return lines, errors, found.facts(None)
     curator.publish(UseLoss(plan.task.table(1.0, 1.0)))
     cells = ScoreCells.around(np.zeros(0))
     for output, own in enumerate(theta):
@@ -434,7 +437,7 @@ def _released_lines(
         lines[output], errors[output] = release_line(
             curator, plan, plan.calibration_release, output, cells
         )
-    return lines, errors
+    return lines, errors, None
 
 
 def _on_lines(theta: np.ndarray, lines: np.ndarray, plan: AdaSSPPlan) -> np.ndarray:

@@ -51,7 +51,7 @@ from privboost.recipes.common.log_scale import (
     plan_label_counts,
     release_log_scale,
 )
-from privboost.recipes.common.mean_correction import calibrate, last_release
+from privboost.recipes.common.mean_correction import ClipEffect, calibrate, last_release
 from privboost.recipes.common.monotone import MONOTONE, check_slopes, slopes_of
 from privboost.recipes.common.noise_replay import NoiseReplay
 from privboost.recipes.common.parameters import (
@@ -539,13 +539,14 @@ class PrivBoostPlan(Plan):
         return min(max(clip / 3, _LEAST_HESSIAN), _MOST_HESSIAN)
 
     @staticmethod
-    def bias_for(clip: float, target_range: TargetRange) -> float:
-        """Return the shift of the mean to expect from a clip, by counts by label."""
+    def effect_of_clip(clip: float, target_range: TargetRange) -> ClipEffect:
+        """Return what a clip does to the mean of a number, by counts by label."""
         residuals, counts = target_range.residuals()
         if not len(residuals):
-            return _CLIP
+            return ClipEffect(_CLIP, None)
+        share = counts / counts.sum()
         lost = residuals - np.clip(residuals, -clip, clip)
-        return abs(float((lost * counts).sum() / counts.sum()))
+        return ClipEffect(abs(float(lost @ share)), float((lost != 0) @ share))
 
     def weight_of(self, rows: float, start: int, clip: float) -> float:
         """Return the approximate sum of all Hessians at the initial score."""
@@ -942,8 +943,8 @@ def boost_privboost(
             return model
         shift = plan.scale.correct(curator, plan, plan.calibration_release)
         return model.with_calibration(np.array([[1.0, shift]]))
-    bias = plan.bias_for(clip, target_range)
-    return calibrate(curator, plan, plan.calibration_release, model, list(rows), bias)
+    effect = plan.effect_of_clip(clip, target_range)
+    return calibrate(curator, plan, plan.calibration_release, model, list(rows), effect)
 
 
 _Beginning = tuple[PrivBoostPlan, np.ndarray, np.ndarray, float]

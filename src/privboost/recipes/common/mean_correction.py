@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from privboost.engine.queries import PredictionSums
 from privboost.engine.updates import UseLoss
 from privboost.losses.base import loss_of
 from privboost.mechanisms.curator import Curator
+from privboost.models.scores import UNKNOWN_SHARE
 from privboost.recipes.common.plan import Plan, Task
 from privboost.recipes.common.probability_calibration import (
     Lineable,
@@ -28,10 +29,15 @@ from privboost.recipes.common.probability_calibration import (
     counts_release,
 )
 
-Calibrated = TypeVar("Calibrated", bound=Lineable)
 
-EXPECTED_BIAS = 0.1
-"""Shift of the mean that a clip may cause, in half widths of the range, where nothing tells."""
+class Calibratable(Lineable, Protocol):
+    """Scores of a model that can be calibrated."""
+
+    def with_mean(self, mean: np.ndarray) -> Self:
+        """Return the model with what is known of the mean label."""
+
+
+Calibrated = TypeVar("Calibrated", bound=Calibratable)
 
 _WHAT = "labels less predictions, and rows, by prediction"
 
@@ -55,6 +61,25 @@ _LEVEL_PRIOR = 1.0
 """Prior standard deviation of the shift beside the slope."""
 _STEEPEST = 3.0
 """Largest slope, inverse of the least, and largest shift."""
+
+
+class ClipEffect(NamedTuple):
+    """Effect of the clip of gradients on a number, by released counts of labels.
+
+    Attributes
+    ----------
+    bias : float
+        Size of the shift of the mean that it may cause, in half widths of the range.
+    share : float or None
+        Share of the rows whose label is farther than the clip from the mean, if known.
+    """
+
+    bias: float
+    share: float | None
+
+
+UNKNOWN_CLIP = ClipEffect(0.03, None)
+"""Where nothing is known of it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +139,39 @@ def _edges(typical: np.ndarray, cells: int) -> np.ndarray:
     return np.unique(np.sort(typical)[at]).astype(np.int32)
 
 
-def fit_correction(residuals: Residuals, typical: np.ndarray, bias: float) -> tuple[float, float]:
+@dataclass(frozen=True)
+class Correction:
+    """Correction of predictions, and what is then known of the mean label.
+
+    Attributes
+    ----------
+    slope, shift : float
+        The line through scores.
+    label, error : float
+        Mean label of the training rows by the released sums, and the error that noise gives to it.
+    before, after : float
+        Mean prediction before and after the correction.
+    """
+
+    slope: float
+    shift: float
+    label: float
+    error: float
+    before: float
+    after: float
+
+    @property
+    def line(self) -> np.ndarray:
+        """Slope and shift."""
+        return np.array([self.slope, self.shift])
+
+    def facts(self, clipped: float | None) -> np.ndarray:
+        """Return what a model keeps of it; see `Scores.mean`."""
+        share = UNKNOWN_SHARE if clipped is None else clipped
+        return np.array([self.label, self.error, self.before, self.after, share])
+
+
+def fit_correction(residuals: Residuals, typical: np.ndarray, bias: float) -> Correction:
     """Return the slope and shift of predictions that explain residuals best.
 
     The slope follows from the cells, the shift from all of them together: the mean is right
@@ -143,11 +200,12 @@ def fit_correction(residuals: Residuals, typical: np.ndarray, bias: float) -> tu
         slope += float(np.linalg.solve(precision, (pull.T / variance) @ residuals.total)[0])
         slope = min(max(slope, 1 / _STEEPEST), _STEEPEST)
     prior = math.hypot(_SHIFT_PRIOR, bias)
-    noise = residuals.total_noise * math.sqrt(len(rows)) / rows.sum()
-    change = residuals.total.sum() / rows.sum() * prior**2 / (prior**2 + noise**2)
-    goal = float(weight @ _bounded(scores)) + change
-    shift = _shift_to(centre + slope * (scores - centre), weight, goal)
-    return slope, shift + centre * (1 - slope)
+    error = residuals.total_noise * math.sqrt(len(rows)) / float(rows.sum())
+    change = float(residuals.total.sum()) / float(rows.sum())
+    before = float(weight @ _bounded(scores))
+    after = before + change * prior**2 / (prior**2 + error**2)
+    shift = _shift_to(centre + slope * (scores - centre), weight, after)
+    return Correction(slope, shift + centre * (1 - slope), before + change, error, before, after)
 
 
 def _bounded(scores: np.ndarray) -> np.ndarray:
@@ -183,13 +241,13 @@ def calibrate(
     release: NoisySums | None,
     model: Calibrated,
     rows: Sequence[float] | None = None,
-    bias: float = EXPECTED_BIAS,
+    clip: ClipEffect = UNKNOWN_CLIP,
 ) -> Calibrated:
     """Map the scores of a model by the lines that released values suggest.
 
     Those of classes become calibrated (see `calibrate_scores`), and the predictions of a number
     right on average. Without a `release` the model is returned unchanged. `rows` are noisy counts
-    of each output, and `bias` is as in `fit_correction`.
+    of each output, and `clip` is the effect of the clip of gradients by released counts.
 
     Privacy
     -------
@@ -200,4 +258,5 @@ def calibrate(
     typical = model.typical()[0]
     curator.close_budgets()
     residuals = release_residuals(curator, plan, release, typical, rows[0] if rows else 0.0)
-    return model.with_calibration(np.array([fit_correction(residuals, typical, bias)]))
+    found = fit_correction(residuals, typical, clip.bias)
+    return model.with_calibration(found.line[None]).with_mean(found.facts(clip.share))

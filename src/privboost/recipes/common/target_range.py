@@ -85,11 +85,14 @@ class LabelCounts:
         Rows of each cell, in rows of the largest weight.
     deviation : float
         Standard deviation of a count.
+    deviates : float array
+        Counts in deviations, as if their noise were normal.
     """
 
     edges: np.ndarray
     counts: np.ndarray
     deviation: float
+    deviates: np.ndarray
 
     @property
     def middles(self) -> np.ndarray:
@@ -155,7 +158,7 @@ def find_target_range(curator: Curator, plan: Plan) -> TargetRange:
         cell = -(-(high - low) // _CELLS)  # one more at each end, for a thin tail
         low = max(int(inner[first]) - cell, -SCORE_STEPS)
         high = min(int(inner[last]) + cell, SCORE_STEPS)
-    labels = LabelCounts(-edges[::-1] / SCORE_STEPS, counts[::-1], deviation)
+    labels = LabelCounts(-edges[::-1] / SCORE_STEPS, counts[::-1], deviation, deviates[::-1])
     ends = with_tails(labels, -high / SCORE_STEPS, -low / SCORE_STEPS)
     steps = [round(end * SCORE_STEPS) * (LABEL_STEPS // SCORE_STEPS) for end in ends]
     clipping = SetClippingRange(*steps)
@@ -179,31 +182,32 @@ def with_tails(labels: LabelCounts, low: float, high: float) -> tuple[float, flo
     Labels beyond an end count as the end. What that takes from the sum of all labels is squared,
     and compared with the noise of sums, which grows with the width of the range.
     """
-    up = _best_end(labels.edges, labels.counts, labels.deviation, low, high)
-    down = _best_end(-labels.edges[::-1], labels.counts[::-1], labels.deviation, -high, -low)
+    if labels.deviation == 0:  # what is there is known
+        full = np.flatnonzero(labels.counts > 0)
+        if not len(full):
+            return low, high
+        return min(low, labels.edges[full[0]]), max(high, labels.edges[full[-1] + 1])
+    up = _best_end(labels.edges, labels.deviates, low, high)
+    down = _best_end(-labels.edges[::-1], labels.deviates[::-1], -high, -low)
     return -down, up
 
 
-def _best_end(
-    edges: np.ndarray, counts: np.ndarray, deviation: float, low: float, high: float
-) -> float:
+def _best_end(edges: np.ndarray, deviates: np.ndarray, low: float, high: float) -> float:
     """Return the upper end of a range, at `high` or above."""
     beyond = np.flatnonzero(edges[:-1] >= high - 1e-9)
     if not len(beyond):
         return high
-    middles, own = ((edges[1:] + edges[:-1]) / 2)[beyond], counts[beyond]
-    ends = np.append(edges[beyond], edges[-1])
+    middles, own = ((edges[1:] + edges[:-1]) / 2)[beyond], deviates[beyond]
+    ends = np.unique(np.concatenate([[high], edges[beyond], edges[-1:]]))
     lost = np.maximum(middles - ends[:, None], 0.0)
-    if deviation == 0:
-        return float(ends[np.argmin(lost @ own > 0)])
     decay = ((edges[beyond] - low) / (edges[beyond[0]] - low))[:, None] ** -_DECAYS
     decay *= (np.diff(edges)[beyond] / (edges[beyond + 1] - low))[:, None]
     amounts = _AMOUNTS[:, None, None] * decay  # counts in deviations, by amount, cell and decay
-    fit = ((own[:, None] / deviation - amounts) ** 2).sum(axis=1)
+    fit = ((own[:, None] - amounts) ** 2).sum(axis=1)
     weight = _AMOUNT_PRIOR[:, None] * np.exp(-(fit - fit.min()) / 2)
     sums = np.einsum("ec,acd->ead", lost, amounts)
     squared = (sums**2 * weight).sum(axis=(1, 2)) / weight.sum()
-    squared = np.maximum(squared, (lost @ np.maximum(own / deviation - SURE, 0.0)) ** 2)
+    squared = np.maximum(squared, (lost @ np.maximum(own - SURE, 0.0)) ** 2)
     return float(ends[np.argmin(squared + (NOISE_OF_SUMS * (ends - low)) ** 2)])
 
 
