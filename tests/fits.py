@@ -126,11 +126,23 @@ RISING = {"monotone": {"age": 1, "gain": -1}}
 NAMED_PAIRS = {"interactions": ["age*job", ("gain", "age")]}
 GROUPS = {"epsilon": 5.0, "interaction_constraints": [["age", "job", "gain"], ["gain", "flag"]]}
 HESSIANS = {"candidates": "hessian", "candidate_rounds": 2}
+EXPOSED = {"loss": "poisson", "exposure": "age", "at_once": 3}
+HIGH = {"loss": "quantile", "quantile": 0.9}
+COUNTS = {"loss": "poisson", "gradient_clip": 3.0}
 INTERVALS = {"conformal_fraction": 0.3}
 OWN = [
     Fit("PrivBoostRegressor, intervals", "privboost", NUMBER, True, INTERVALS),
     Fit("PrivBoostClassifier, sets", "privboost", THREE, True, INTERVALS),
     *(RANDOM_TREES[f"sbdt {k}, {[*TARGETS][k % 3]}"] for k in range(len(TREES))),
+    Fit("PrivBoostRegressor, poisson", "privboost", NUMBER, True, {"loss": "poisson"}),
+    Fit("PrivBoostRegressor, gamma", "privboost", NUMBER, False, {"loss": "gamma"}),
+    Fit("PrivBoostRegressor, tweedie", "privboost", NUMBER, True, {"loss": "tweedie"}),
+    Fit("PrivBoostRegressor, absolute", "privboost", NUMBER, True, {"loss": "absolute"}),
+    Fit("PrivBoostRegressor, quantile", "privboost", NUMBER, False, HIGH | {"at_once": 2}),
+    Fit("PrivBoostRegressor, pure quantile", "privboost", NUMBER, False, HIGH | PURE),
+    Fit("PrivBoostRegressor, exposure", "privboost", NUMBER, True, EXPOSED),
+    Fit("PrivBoostRegressor, units", "privboost", NUMBER, False, COUNTS, UNIT),
+    Fit("PrivBoostRegressor, pure", "privboost", NUMBER, False, COUNTS | PURE),
     Fit("DPXGBClassifier 0", "dpxgb", CLASSES, False, HESSIANS),
     Fit("DPXGBClassifier 1", "dpxgb", THREE, True, {"features": 3, "greedy_depth": 2}),
     Fit("DPXGBRegressor 2", "dpxgb", NUMBER, True, {"features": "cyclical"}),

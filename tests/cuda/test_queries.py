@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from privboost import PrivBoostClassifier
-from privboost._core.grid import BLOCK_ROWS, CLIP_STEPS, VECTOR_STEPS, WEIGHT_STEPS, Contribution
+from privboost._core.grid import (
+    BLOCK_ROWS,
+    BUDGET_STEPS,
+    CLIP_STEPS,
+    VECTOR_STEPS,
+    WEIGHT_CLASSES,
+    WEIGHT_STEPS,
+    Contribution,
+)
 from privboost.cuda import shard
 from privboost.cuda import trees as routes
 from privboost.cuda.aes import round_keys
@@ -14,7 +22,7 @@ from privboost.cuda.backend import CudaBackend
 from privboost.data.rows import Codes, Layout, Rows
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import CellSums, GramSums, LinearSums, NodeHistograms, TreeSums
-from privboost.engine.updates import Start
+from privboost.engine.updates import Charge, OpenBudgets, Price, SetLabelBins, Start
 from privboost.losses.base import loss_of
 from privboost.losses.logistic import LOGISTIC
 from privboost.recipes.common.coordinates import design
@@ -22,6 +30,7 @@ from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import stump
 from tests.cuda.conftest import crowd
 from tests.cuda.processor_device import ProcessorDevice
+from tests.engine.test_label_bins import edges_of, table_of
 from tests.engine.test_linear import DESIGNS, LOSSES, coded, started
 from tests.engine.test_queries import CASES, queries, random_tree, rows_for, updates
 from tests.engine.test_sampled_queries import sampled
@@ -193,3 +202,27 @@ def test_rows_that_a_device_cannot_hold_lie_in_the_machines_memory(device):
             backend.apply(update)
     for query in queries(encoder.layout, 3):
         need_equal(one, other, query)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("bins", [1, 2, 253])
+def test_lines_of_labels(device, bins, weighted):
+    """Sums and charges, where a loss has a line for each bin of labels."""
+    encoder, blocks = rows_for(NUMBER, weighted)
+    edges, loss = edges_of(max(bins, 2)), table_of(max(bins, 2))
+    if bins == 1:  # a start without edges afterwards: the lines of classes again
+        edges, loss = edges[:0], table_of(2)
+    rng, steps = np.random.default_rng(1), WEIGHT_CLASSES + 1 if weighted else 1
+    price = rng.integers(0, BUDGET_STEPS // 3, (steps, loss.lines, loss.size)).astype(np.int32)
+    one = LocalBackend(blocks)
+    others = [CudaBackend(blocks, [device]), CudaBackend(blocks, crowd(device), 300, least_rows=1)]
+    first = [SetLabelBins(edges_of(7)), Start(table_of(7)), SetLabelBins(edges), Start(loss)]
+    told = [*first, *updates(encoder.layout, loss, 1)]
+    charged = [OpenBudgets(), Price(0, (price,)), *[Charge(0)] * 4]
+    for some in (told, charged):
+        for update in some:
+            for backend in (one, *others):
+                backend.apply(update)
+        for query in queries(encoder.layout, 1, 1):
+            for other in others:
+                need_equal(one, other, query)

@@ -55,7 +55,7 @@ def test_every_recipe_gives_the_same_bytes(spark, basic_fit):
     same_bytes(spark, basic_fit, n_estimators=2, **more)
 
 
-ALSO = ["sbdt 4, three classes", "DPXGBClassifier 1", "privboost, units"]
+ALSO = ["sbdt 4, three classes", "DPXGBClassifier 1", "PrivBoostRegressor, units"]
 ALSO += ["PrivBoostRegressor, intervals"]
 
 

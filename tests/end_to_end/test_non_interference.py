@@ -26,6 +26,8 @@ OWN = [
     Fit("pure samples", "sarus", CLASSES, False, PURE_SAMPLES),
     Fit("pairs", "privboost", CLASSES, False, {"interactions": ["age*job", "gain*age"]}),
     Fit("directions", "sbdt", CLASSES, False, {"features": 2, "monotone": {"age": 1, "gain": -1}}),
+    Fit("counts", "privboost", NUMBER, True, {"loss": "poisson", "exposure": "age"}),
+    Fit("quantiles", "privboost", NUMBER, False, {"loss": "quantile", "quantile": 0.9}),
     Fit("votes", "lazybb", CLASSES, False, {"accountant": "rdp"}),
     Fit("intervals", "privboost", NUMBER, False, {"conformal_fraction": 0.5}),
     Fit("linear", "adassp", CLASSES, False, {"class_weight": "balanced"}),

@@ -200,6 +200,10 @@ CASES = [
     (PrivBoostRegressor, NUMBER, 3, False, {"epsilon": 3e3, "interactions": 4, "n_estimators": 12}),
     (PrivBoostRegressor, NUMBER, 1, True, {"epsilon": 3e3, "n_estimators": 12} | GROUPS),
     (SBDTClassifier, CLASSES, 2, True, {"features": "uniform", "extra_estimators": 9} | RISING),
+    (PrivBoostRegressor, NUMBER, 2, True, {"loss": "poisson", "epsilon": 3e3, "n_estimators": 8}),
+    (PrivBoostRegressor, WIDE, 1, False, {"loss": "tweedie", "delta": 0.0, "n_estimators": 8}),
+    (PrivBoostRegressor, NUMBER, 1, True, {"loss": "gamma", "exposure": "age", "at_once": 2}),
+    (PrivBoostRegressor, WIDE, 3, False, {"loss": "quantile", "quantile": 0.8, "n_estimators": 8}),
     (PrivBoostClassifier, THREE, 1, False, {"conformal_fraction": 0.5, "n_estimators": 8}),
     (PrivBoostRegressor, WIDE, 1, True, {"conformal_fraction": 0.5, "n_estimators": 8}),
 ]

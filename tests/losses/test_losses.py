@@ -6,11 +6,13 @@ import pytest
 from scipy.special import expit
 
 from privboost._core.grid import CLIP_STEPS, SCORE_STEPS
+from privboost.engine.updates import Start
 from privboost.losses import base
 from privboost.losses.base import (
     OTHER_CLASS,
     OWN_CLASS,
     UNKNOWN,
+    LogLink,
     LossTable,
     loss_of,
     losses_of,
@@ -101,7 +103,8 @@ def test_every_loss_is_within_the_grid_and_has_its_own_derivative(key):
             loss.table(1.0, 1.0)
         return
     assert within_steps(loss.table(0.5, 0.1))
-    score = np.linspace(-loss.limit, loss.limit, 400)
+    reach = 3 if loss.log_link else loss.limit  # powers are steep: differences err there
+    score = np.linspace(-reach, reach, 4000)
     for label, offset in product(loss.labels, (0.0, 0.5)):
         slope = np.gradient(loss.gradient(score, label, offset), score)
         assert np.allclose(slope[1:-1], loss.hessian(score, label, offset)[1:-1], atol=1e-3)
@@ -117,3 +120,56 @@ def test_boosting_begins_at_the_mean():
         assert number.initial_score(-mean / number.label_clip) == pytest.approx(mean)
     assert expit(classes.initial_score(5.0)) == pytest.approx(0.01)
     assert number.initial_score(-7.0) == 1.0
+
+
+LOG_LINKS = [
+    loss for name in losses_of("number") if isinstance(loss := loss_of("number", name), LogLink)
+]
+
+
+@pytest.mark.parametrize("loss", LOG_LINKS, ids=lambda loss: loss.name)
+def test_lines_of_labels_have_the_gradients_of_their_labels(loss):
+    labels = np.array([0.0, 0.5, 1.0, 3.0, 40.0])
+    table = loss.label_table(labels, 2.5, 4.0)
+    assert within_steps(table)
+    assert table.lines == len(labels) + 1
+    score = scores_of(table)
+    for line, label in enumerate(np.maximum(labels, loss.least_label)):
+        for found, exact, clip in (
+            (table.gradient, loss.gradient(score, label), 2.5),
+            (table.hessian, loss.hessian(score, label), 4.0),
+        ):
+            wanted = np.clip(exact / clip, -1, 1) * CLIP_STEPS
+            assert (np.abs(found[line]) <= np.abs(wanted)).all()  # toward zero
+            assert np.allclose(found[line], wanted, atol=1)
+    assert not table.gradient[-1].any()
+
+
+@pytest.mark.parametrize("loss", LOG_LINKS, ids=lambda loss: loss.name)
+def test_the_mean_has_the_least_loss(loss):
+    """What a log link elicits is the mean, however skewed labels are."""
+    labels = np.array([0.5, 0.5, 0.5, 7.0])
+    means = np.linspace(0.5, 4, 701)
+    total = [sum(loss.value(np.log(mean), label) for label in labels) for mean in means]
+    assert means[int(np.argmin(total))] == pytest.approx(labels.mean(), abs=0.01)
+    assert loss.inverse_link(loss.link(2.125)) == pytest.approx(2.125)
+
+
+@pytest.mark.parametrize("loss", LOG_LINKS, ids=lambda loss: loss.name)
+def test_sums_of_lines_are_labels_and_exposures(loss):
+    table = loss.line_table(np.array([0.0, 0.25, 1.0, 9.0]))
+    assert within_steps(table)
+    assert (table.gradient[:, 0] == [0, CLIP_STEPS // 4, CLIP_STEPS, CLIP_STEPS, 0]).all()
+    wanted = np.minimum(np.exp(scores_of(table)), 1.0) * CLIP_STEPS
+    assert np.allclose(table.hessian[0], wanted, atol=1)
+    assert table.hessian[0, table.size // 2] == CLIP_STEPS  # a score of 0
+
+
+@pytest.mark.parametrize("loss", LOG_LINKS, ids=lambda loss: loss.name)
+def test_a_twin_that_clips_wider_than_it_claims_is_refused(loss):
+    """Lines of gradients beyond one clip would be undercharged."""
+    table = loss.label_table(np.array([0.0, 1.0, 40.0]), 1.0, 1.0)
+    doubled = LossTable(2 * table.gradient, table.hessian, table.shift)
+    assert not within_steps(doubled)
+    with pytest.raises(ValueError, match="undercharged"):
+        Start(doubled).frozen()

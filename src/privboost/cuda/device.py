@@ -28,7 +28,7 @@ def _struct(*fields: tuple[str | np.dtype, str]) -> np.dtype:
     return np.dtype([(name, kind) for kind, names in fields for name in names.split()], align=True)
 
 
-LOOK_UP = _struct(("u8", "label state weight active pairs table"), ("u4", "n own size shift"))
+LOOK_UP = _struct(("u8", "label state weight active pairs table"), ("u4", "n own lines size shift"))
 PART = _struct(
     ("3u8", "column"),
     ("3u4", "bytes map size"),
@@ -56,9 +56,10 @@ PREDICTIONS = _struct(
 )
 CHARGE = _struct(
     ("u8", "label state weight left active table begin end"),
-    ("u4", "own size shift steps weight_steps"),
+    ("u4", "own lines size shift steps weight_steps"),
 )
 SAMPLE = _struct(("u8", "ids active out"), ("u4", "first_id n limit round_keys round_table"))
+LINES = _struct(("u8", "minus_label label out"), ("u4", "n n_edges edges"))
 CELLS = _struct(("u8", "state label out"), ("u4", "n own classes n_edges edges"))
 VOTES = _struct(("u8", "state label node out pairs"), ("u4", "n own votes vote_bits node_of_leaf"))
 GRADIENTS = _struct((LOOK_UP, "look"), ("u8", "scale out"), ("u4", "bits"))

@@ -10,6 +10,7 @@ from privboost._core.grid import BUDGET_STEPS, FULL_RANGE, SCORE_STEPS, WEIGHT_S
 from privboost.cuda.aes import ROUND_TABLE, round_keys
 from privboost.cuda.device import (
     CHARGE,
+    LINES,
     LOOK_UP,
     PAIRS,
     PREDICTIONS,
@@ -20,8 +21,9 @@ from privboost.cuda.device import (
 )
 from privboost.cuda.rows import DeviceRows
 from privboost.data.rows import nonconformity
+from privboost.engine.look_ups import NO_EDGES, need_lines, need_no_bins, need_same_lines
 from privboost.engine.protocol import BaseShard, Summand
-from privboost.losses.base import OTHER_CLASS, OWN_CLASS, UNKNOWN, LossTable
+from privboost.losses.base import LossTable
 from privboost.randomness.sampling import Sample
 
 
@@ -39,7 +41,8 @@ class DeviceState(BaseShard):
     def __init__(self, rows: DeviceRows) -> None:
         super().__init__(rows.layout)
         self.rows = rows
-        self.n_outputs, self._range = 0, FULL_RANGE
+        self.n_outputs, self._range, self._edges = 0, FULL_RANGE, NO_EDGES
+        self._lines: Any = None
         self._active: Any = None
         self._left: Any = None
         self._state: list[Any] = []
@@ -59,8 +62,10 @@ class DeviceState(BaseShard):
 
     def start(self, loss: LossTable | None, n_outputs: int) -> None:
         """Reset the scores of all rows, and use a loss from now on."""
+        need_lines(loss, self._edges, n_outputs)
         self.n_outputs = n_outputs
         self._loss, self._tables = loss, {}
+        self._lines = self._find_lines() if len(self._edges) else None
         if self._active is not None:
             self._active = self.rows.allocate(
                 np.uint8
@@ -85,24 +90,48 @@ class DeviceState(BaseShard):
 
     def _about_start(self, task: Task) -> Task:
         """Add to a task what rows' states at the start follow from."""
-        low, high = self._range
-        task.set(minus_label=self.rows.device.address(self.rows.minus_label), n=self.rows.n)
+        rows, (low, high) = self.rows, self._range
+        binned = self._lines is not None  # then states start at 0
+        task.set(minus_label=0 if binned else rows.device.address(rows.minus_label), n=rows.n)
         task.set(middle=(low + high) // 2, half=(high - low) // 2, steps=SCORE_STEPS)
         return task
 
     def use_loss(self, loss: LossTable) -> None:
         """Use another loss from now on."""
+        need_same_lines(loss, self._loss)
         self._loss, self._tables = loss, {}
 
     def clip_labels(self, low: int, high: int) -> None:
         """Clip numeric labels to a range from the next start on."""
         self._range = low, high
 
+    def bin_labels(self, edges: np.ndarray) -> None:
+        """Look up numeric labels by bin from the next start on."""
+        self._edges = edges
+
+    def _find_lines(self) -> Any:
+        """Return the bin of each label, as `data.rows.lines_of_labels` does."""
+        rows, device, edges = self.rows, self.rows.device, self._edges
+        if rows.n and rows.minus_label is None:
+            raise RuntimeError("only numeric labels have bins")
+        lines = rows.allocate(np.uint8)
+        task = Task(LINES, label=device.address(rows.label), out=device.target(lines), n=rows.n)
+        task.set(minus_label=device.address(rows.minus_label))
+        task.set(n_edges=len(edges), edges=task.put(edges))
+        device.launch("label_lines", task, **spread(device, rows.n))
+        return lines
+
+    @property
+    def _line_label(self) -> Any:
+        """The labels, or their bins, by which lines of the loss are found."""
+        return self.rows.label if self._lines is None else self._lines
+
     def use_part(self, put_aside: Sample, aside: bool) -> None:
         """Have only the rows put aside count, with nonconformity as states, or only others.
 
         Once or twice in a fit, so the host computes it.
         """
+        need_no_bins(self._lines)
         rows, device = self.rows, self.rows.device
         rows.use_part(put_aside, aside)
         if aside and self._state:
@@ -139,7 +168,8 @@ class DeviceState(BaseShard):
 
     def _charge(self, loss: LossTable, table: Any, output: int, begin: int, end: int) -> None:
         rows, device = self.rows, self.rows.device
-        task = Task(CHARGE, label=device.address(rows.label), weight=device.address(rows.weight))
+        task = Task(CHARGE, weight=device.address(rows.weight))
+        task.set(label=device.address(self._line_label), lines=loss.lines)
         task.set(state=device.address(self._state[output]), left=device.target(self._left))
         task.set(active=device.target(self._active), table=device.address(table))
         task.set(begin=begin, end=end, own=self.own(output), size=loss.size, shift=loss.shift)
@@ -159,7 +189,7 @@ class DeviceState(BaseShard):
             self._tables[statistics] = device.put(_pairs(loss, statistics))
         look_up = np.zeros((), dtype=LOOK_UP)
         look_up["label"], look_up["weight"] = (
-            device.address(rows.label),
+            device.address(self._line_label),
             device.address(rows.weight),
         )
         look_up["state"], look_up["active"] = (
@@ -168,7 +198,7 @@ class DeviceState(BaseShard):
         )
         look_up["table"] = device.address(self._tables[statistics])
         look_up["n"], look_up["own"] = rows.n, self.own(output)
-        look_up["size"], look_up["shift"] = loss.size, loss.shift
+        look_up["lines"], look_up["size"], look_up["shift"] = loss.lines - 1, loss.size, loss.shift
         return look_up
 
     def pairs(self, look_up: np.ndarray) -> Any:
@@ -200,11 +230,11 @@ class DeviceState(BaseShard):
 
 
 def _pairs(loss: LossTable, statistics: tuple[str, ...]) -> np.ndarray:
-    """Return the pairs of rows of other classes and of the own (int32); one alone is second."""
+    """Return the pairs of all lines but that of unknown labels (int32); one alone is second."""
     tables = [loss.statistic(name) for name in statistics]
-    if any(table[UNKNOWN].any() for table in tables):
+    if any(table[-1].any() for table in tables):
         raise ValueError("a row with an unknown label must add nothing")
-    pairs = np.zeros((2, loss.size, 2), dtype=np.int32)
+    pairs = np.zeros((loss.lines - 1, loss.size, 2), dtype=np.int32)
     for index, table in zip(range(2 - len(tables), 2), tables, strict=True):
-        pairs[:, :, index] = table[[OTHER_CLASS, OWN_CLASS]]
+        pairs[:, :, index] = table[:-1]
     return pairs

@@ -145,7 +145,9 @@ def sum_parts(
     rows = int(look_up["n"])
     unit = 16 if weighted else 8
     looks = not weighted and not look_up["pairs"] and rows >= MANY_ROWS
-    table = 16 * int(look_up["size"]) if looks else 0
+    table = 8 * int(look_up["lines"]) * int(look_up["size"]) if looks else 0
+    if table > device.shared_memory // 4:  # labels by bin: the table stays in global memory
+        table = 0
     for group in _groups(parts, (device.shared_memory - table) // unit):
         task = Task(SUM, look=look_up, out=device.address(out))
         cells = put_parts(device, task, group)

@@ -252,6 +252,17 @@ def absolute_residuals(
     return residuals.astype(np.int32)
 
 
+def lines_of_labels(rows: Rows, edges: np.ndarray) -> np.ndarray:
+    """Return the bin of each numeric label (uint8), or `losses.UNKNOWN_LABEL`.
+
+    It is the number of the edges (int32, in `grid.LABEL_STEPS`) at or below the label.
+    """
+    if rows.minus_label is None:
+        raise RuntimeError("only numeric labels have bins")
+    bins = np.searchsorted(edges, -rows.minus_label, side="right")
+    return np.where(rows.label == UNKNOWN_LABEL, UNKNOWN_LABEL, bins).astype(np.uint8)
+
+
 def join(blocks: Iterable[Rows]) -> Rows:
     """Return the concatenation of blocks of one cohort."""
     parts = list(blocks)

@@ -33,6 +33,10 @@ from privboost.data.values import Label, code_labels, count_unlisted, read_numbe
 from privboost.losses.base import UNKNOWN_LABEL
 
 _LEAST_WIDTH = 1e-6
+_LEAST_MEAN = 1e-50
+"""Least upper bound of numbers whose logarithm is a score; the largest is its inverse."""
+_FAR_BELOW = 1e6
+"""Largest size of their lower bound below 0, in parts of the upper one."""
 
 
 class CodedLabels(NamedTuple):
@@ -253,6 +257,14 @@ class NumberTarget(BaseTarget):
 
 
 Target = ClassTarget | NumberTarget
+
+
+def has_log_bounds(target: Target) -> bool:
+    """Whether a target is a number whose bounds leave room for logarithms of means."""
+    if not isinstance(target, NumberTarget) or target.scale != "linear":
+        return False
+    low, high = target.bounds
+    return _LEAST_MEAN <= high <= 1 / _LEAST_MEAN and -low <= _FAR_BELOW * high
 
 
 def read_target(payload: Any) -> Target:

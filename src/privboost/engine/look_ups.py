@@ -1,6 +1,6 @@
 """Look-ups: how the kernels of a CPU shard read what a row adds off the table of a loss.
 
-An entry is at the line of the row's kind and the score bin of its state.
+An entry is at the line of the row's kind, or of its label's bin, and the score bin of its state.
 """
 
 from __future__ import annotations
@@ -11,7 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from privboost.losses.base import OTHER_CLASS, OWN_CLASS, UNKNOWN, UNKNOWN_LABEL, LossTable
+from privboost.losses.base import (
+    KINDS_OF_ROWS,
+    OTHER_CLASS,
+    OWN_CLASS,
+    UNKNOWN,
+    UNKNOWN_LABEL,
+    LossTable,
+)
 
 LookUp = tuple[np.ndarray, np.ndarray, int, np.int32]
 """The first entry of each label's line (uint32), the table of packed pairs of statistics (int64,
@@ -26,6 +33,8 @@ class Statistics(NamedTuple):
     ----------
     look_up : LookUp
         The table of their statistics.
+    label_at : int64 array
+        The address of each block's labels, or of their bins.
     state_at : int64 array
         The address of each block's scores.
     active_at : int64 array or None
@@ -36,9 +45,35 @@ class Statistics(NamedTuple):
     """
 
     look_up: LookUp
+    label_at: np.ndarray
     state_at: np.ndarray
     active_at: np.ndarray | None
     sampled: Callable[[int, int], Iterable[tuple[int, int, np.ndarray]]] | None
+
+
+NO_EDGES = np.zeros(0, dtype=np.int32)
+"""The edges of bins of labels where there are none."""
+
+
+def need_lines(loss: LossTable | None, edges: np.ndarray, n_outputs: int) -> None:
+    """Refuse a loss without a line for each bin of labels, or for each kind of row."""
+    if len(edges) and n_outputs != 1:
+        raise ValueError("labels that are looked up by bin have one score")
+    lines = len(edges) + 2 if len(edges) else KINDS_OF_ROWS
+    if loss is not None and loss.lines != lines:
+        raise ValueError(f"the loss needs {lines} lines, and has {loss.lines}")
+
+
+def need_same_lines(loss: LossTable, before: LossTable | None) -> None:
+    """Refuse to replace a loss by one that has other lines."""
+    if before is not None and loss.lines != before.lines:
+        raise ValueError(f"the loss needs {before.lines} lines, and has {loss.lines}")
+
+
+def need_no_bins(lines: object) -> None:
+    """Refuse to put rows aside while labels are looked up by bin: no residuals are known."""
+    if lines is not None:
+        raise ValueError("rows are put aside only where states are residuals, or of classes")
 
 
 def packed_table(loss: LossTable, statistics: tuple[str, ...]) -> np.ndarray:
@@ -63,6 +98,14 @@ def kind_of_label(output: int, n_outputs: int) -> np.ndarray:
 
 
 @lru_cache(maxsize=1024)
-def first_entry_of_label(output: int, n_outputs: int, size: int) -> np.ndarray:
-    """Return the index of the first entry of each label's line, in lines of a size (uint32)."""
-    return kind_of_label(output, n_outputs) * np.uint32(size)
+def first_entry_of_label(
+    output: int, n_outputs: int, size: int, lines: int = KINDS_OF_ROWS
+) -> np.ndarray:
+    """Return the index of the first entry of each label's line, in lines of a size (uint32).
+
+    In a table of other than three lines a label is the number of its line, and those that have
+    none have the last, in which rows add nothing. Two bins of labels are as two classes.
+    """
+    if lines == KINDS_OF_ROWS:
+        return kind_of_label(output, n_outputs) * np.uint32(size)
+    return np.minimum(np.arange(256, dtype=np.uint32), np.uint32(lines - 1)) * np.uint32(size)

@@ -209,7 +209,13 @@ class Grower:
 
         def task_of(active_at: np.ndarray | None, copies: np.ndarray) -> tuple[Any, ...]:
             return (
-                *(blocks.sizes, blocks.label_at, statistics.state_at, blocks.weight_at, active_at),
+                *(
+                    blocks.sizes,
+                    statistics.label_at,
+                    statistics.state_at,
+                    blocks.weight_at,
+                    active_at,
+                ),
                 *(statistics.look_up, node_at, chosen, blocks.columns, cells.narrow, cells.wide),
                 *(bundles.codes_at, cells.joint, (nodes, n_cells, bundles.n_codes)),
                 *(blocks.buffers(len(copies), in_hand), copies),

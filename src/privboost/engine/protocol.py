@@ -4,7 +4,7 @@ A query asks a shard for exact integer sums, an update tells it what has been re
 frozen dataclasses that call methods of `BaseShard`, so a shard never asks what kind of message it
 has. The CPU shard and the CUDA shard implement these methods; a check of a log of updates
 implements those of `ShardState`. A row's state is its int32 score, less its label where the target
-is a number; see `data.rows.initial_states`.
+is a number without bins of labels; see `data.rows.initial_states`.
 """
 
 from __future__ import annotations
@@ -133,6 +133,10 @@ class ShardState:
 
     def clip_labels(self, low: int, high: int) -> None:
         """Clip numeric labels to a range, in `grid.LABEL_STEPS`, from the next start on."""
+        self.refuse()
+
+    def bin_labels(self, edges: np.ndarray) -> None:
+        """Look up numeric labels by bin from the next start on; see `updates.SetLabelBins`."""
         self.refuse()
 
     def use_part(self, put_aside: Sample, aside: bool) -> None:

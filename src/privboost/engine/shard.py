@@ -15,16 +15,26 @@ from privboost._core.addresses import addresses
 from privboost._core.grid import BUDGET_STEPS, FULL_RANGE, WEIGHT_STEPS
 from privboost._core.threads import ThreadPool
 from privboost.data.design_matrix import Terms
-from privboost.data.rows import Rows, initial_states, labels_of_part, nonconformity
+from privboost.data.rows import (
+    Rows,
+    initial_states,
+    labels_of_part,
+    lines_of_labels,
+    nonconformity,
+)
 from privboost.engine import block_kernels, kernels
 from privboost.engine.blocks import BlockArrays, Blocks, Digit, Ids, Parts, add_all, digits_of
 from privboost.engine.leaf_assignment import LeafAssignment
 from privboost.engine.linear import LinearRows, add_scores
 from privboost.engine.look_ups import (
+    NO_EDGES,
     LookUp,
     Statistics,
     first_entry_of_label,
     kind_of_label,
+    need_lines,
+    need_no_bins,
+    need_same_lines,
     packed_table,
 )
 from privboost.engine.node_histograms import Grower, Level
@@ -66,6 +76,8 @@ class Shard(BaseShard):
         self._loss: LossTable | None = None
         self._n_outputs = 0
         self._range = FULL_RANGE
+        self._edges = NO_EDGES
+        self._lines: BlockArrays | None = None
         self._tables: dict[tuple[str, ...], np.ndarray] = {}
         self._look_ups: dict[tuple[tuple[str, ...], int], LookUp] = {}
         self._left: BlockArrays | None = None
@@ -93,8 +105,13 @@ class Shard(BaseShard):
 
     def start(self, loss: LossTable | None, n_outputs: int) -> None:
         """Reset the scores of all rows, and use a loss from now on."""
+        need_lines(loss, self._edges, n_outputs)
         self._n_outputs = n_outputs
         self._loss, self._tables, self._look_ups = loss, {}, {}
+        self._lines = None
+        if len(self._edges):
+            lines = [lines_of_labels(block, self._edges) for block in self._rows]
+            self._lines = BlockArrays(lines)
         if self._active is not None:
             for active in self._active.arrays:
                 active[:] = 0  # a charge under another loss pays for nothing
@@ -106,20 +123,26 @@ class Shard(BaseShard):
 
     def _initial_state(self, block: Rows) -> np.ndarray | int:
         """Return the states of rows whose scores are 0."""
-        if block.minus_label is None:
+        if block.minus_label is None or self._lines is not None:
             return 0
         return initial_states(block.minus_label, self._range)
 
     def use_loss(self, loss: LossTable) -> None:
         """Use another loss from now on."""
+        need_same_lines(loss, self._loss)
         self._loss, self._tables, self._look_ups = loss, {}, {}
 
     def clip_labels(self, low: int, high: int) -> None:
         """Clip numeric labels to a range from the next start on."""
         self._range = low, high
 
+    def bin_labels(self, edges: np.ndarray) -> None:
+        """Look up numeric labels by bin from the next start on."""
+        self._edges = edges
+
     def use_part(self, put_aside: Sample, aside: bool) -> None:
         """Have only the rows put aside count, with nonconformity as states, or only others."""
+        need_no_bins(self._lines)
         if self._labels is None:
             self._labels = [block.label for block in self._rows]
         parts = zip(self._rows, self._labels, strict=True)
@@ -198,8 +221,9 @@ class Shard(BaseShard):
         if self._loss is None or self._left is None or self._active is None:
             raise RuntimeError("a shard needs a Start and OpenBudgets before it can charge")
         left, active, blocks = self._left, self._active, self._blocks
-        first_entry = first_entry_of_label(output, self._n_outputs, self._loss.size)
-        state_at, shift = self._state_addresses(output), np.int32(self._loss.shift)
+        loss = self._loss
+        first_entry = first_entry_of_label(output, self._n_outputs, loss.size, loss.lines)
+        state_at, shift = self._state_addresses(output), np.int32(loss.shift)
         tables = self._prices[price]
         for cohort, own in groupby(range(len(self._rows)), lambda k: self._rows[k].cohort):
             numbers = list(own)
@@ -208,7 +232,7 @@ class Shard(BaseShard):
                     active.arrays[k][:] = 0
                 continue
             paid = (tables[cohort], shift, blocks.weight_at, WEIGHT_STEPS, left.at, active.at)
-            task = (blocks.sizes, blocks.label_at, first_entry, state_at, *paid)
+            task = (blocks.sizes, self._line_at, first_entry, state_at, *paid)
             blocks.run(2, block_kernels.charge_blocks, task, numbers[0], numbers[-1] + 1)
 
     # Queries
@@ -336,7 +360,7 @@ class Shard(BaseShard):
         blocks, statistics = self._blocks, self._statistics(summand)
         counts = [math.prod(size for _, _, size in part) for part in parts]
         packed = blocks.weight_at is None and max(counts, default=0) <= _MOST_PACKED_CELLS
-        whose = (blocks.sizes, blocks.label_at, statistics.state_at)
+        whose = (blocks.sizes, statistics.label_at, statistics.state_at)
 
         def by_id(active_at: np.ndarray | None, copies: np.ndarray) -> tuple[Any, ...]:
             ids, cell_of, _ = parts[0][0]
@@ -373,7 +397,8 @@ class Shard(BaseShard):
         block = self._rows[k]
         first_entry, *table = look_up
         pairs = np.empty(len(block), dtype=np.int64)
-        kernels.row_statistics(block.label, first_entry, state, *table, block.weight, active, pairs)
+        label = block.label if self._lines is None else self._lines.arrays[k]
+        kernels.row_statistics(label, first_entry, state, *table, block.weight, active, pairs)
         return pairs
 
     def _statistics(self, summand: Summand) -> Statistics:
@@ -390,10 +415,16 @@ class Shard(BaseShard):
         active_at = None if self._active is None else self._active.at
         return Statistics(
             self._look_up(summand),
+            self._line_at,
             self._state_addresses(summand.output),
             active_at,
             None if sample is None else sampled,
         )
+
+    @property
+    def _line_at(self) -> np.ndarray:
+        """The addresses of each block's labels, by which lines of the loss are found."""
+        return self._blocks.label_at if self._lines is None else self._lines.at
 
     def _look_up(self, summand: Summand) -> LookUp:
         """Return the loss table of what each row adds, and how to index it."""
@@ -404,7 +435,7 @@ class Shard(BaseShard):
         if key not in self._look_ups:
             if statistics not in self._tables:
                 self._tables[statistics] = packed_table(loss, statistics)
-            first_entry = first_entry_of_label(output, self._n_outputs, loss.size)
+            first_entry = first_entry_of_label(output, self._n_outputs, loss.size, loss.lines)
             table, shift = self._tables[statistics], np.int32(loss.shift)
             self._look_ups[key] = first_entry, table, loss.size, shift
         return self._look_ups[key]

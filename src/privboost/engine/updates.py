@@ -12,7 +12,7 @@ from privboost._core.grid import FULL_RANGE
 from privboost.data.design_matrix import Terms
 from privboost.engine.protocol import Message, ShardState
 from privboost.engine.queries import need_cells
-from privboost.losses.base import LossTable, within_steps
+from privboost.losses.base import MOST_LINES, LossTable, within_steps
 from privboost.randomness.sampling import Sample
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import Tree
@@ -90,6 +90,35 @@ class SetClippingRange(Update, tag="SetSpan"):
     def apply_to(self, state: ShardState) -> None:
         """Set the range."""
         state.clip_labels(self.low, self.high)
+
+
+@dataclass(frozen=True, eq=False)
+class SetLabelBins(Update, tag="SetLabelBins"):
+    """Look up numeric labels by bin, from the next start on.
+
+    The line of a row in a loss table is then the number of the edges at or below its label, its
+    state is its score alone, and the loss needs a line for each bin and one for unknown labels.
+    Without edges, states are again scores less labels.
+
+    Attributes
+    ----------
+    edges : int32 array
+        The lower ends of all bins but the first, strictly increasing, in `grid.LABEL_STEPS`.
+    """
+
+    edges: np.ndarray
+
+    def __post_init__(self) -> None:
+        edges = self.edges
+        if not isinstance(edges, np.ndarray) or edges.dtype != np.int32 or edges.ndim != 1:
+            raise ValueError("edges of labels must be a one-dimensional int32 array")
+        if len(edges) > MOST_LINES - 2 or not (edges[1:] > edges[:-1]).all():
+            raise ValueError(f"edges of labels must increase, and be at most {MOST_LINES - 2}")
+        object.__setattr__(self, "edges", np.frombuffer(edges.tobytes(), dtype=np.int32))
+
+    def apply_to(self, state: ShardState) -> None:
+        """Set the bins."""
+        state.bin_labels(self.edges)
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,8 +282,8 @@ class Price(Update, tag="Price"):
     ----------
     number : int
         The number.
-    tables : tuple of int32 arrays of shape (weight classes + 1, or 1; 3; size)
-        For each cohort, the charge of each weight class, kind of row and column of the loss.
+    tables : tuple of int32 arrays of shape (weight classes + 1, or 1; lines; size)
+        For each cohort, the charge of each weight class, line and column of the loss.
         Rows of later cohorts pay nothing and do not count.
     """
 

@@ -120,6 +120,13 @@ class PrivBoostRegressor(PrivBoostEstimator, PrivateRegressor):
     True
     """
 
+    def predict_rate(self, X: Any) -> Any:
+        """Predict the number of each row for an exposure of 1. Costs no privacy.
+
+        See `Model.predict_rate`; AttributeError where the model was trained without an `exposure`.
+        """
+        return self._fitted().predict_rate(X, self.n_jobs)
+
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
         """Predict an interval for the number of each row. Costs no privacy.
 

@@ -133,8 +133,11 @@ class Formula:
 
     @classmethod
     def of(cls, model: Model) -> Formula:
-        """Return the formula of a model."""
-        terms = _Terms(model.scores.export_parts())
+        """Return the formula of a model; one with an exposure has two scores, the rate's last."""
+        parts = model.scores.export_parts()
+        if model.exposure is not None:  # the score of the rate as well
+            parts = parts.with_rate(model.domain.feature_names.index(model.exposure))
+        terms = _Terms(parts)
         splits, trees = terms.unique_splits()
         by_code = terms.by_code(splits)
         used = [f for f, own in enumerate(by_code) if (own != own[:1]).any()] or [0]

@@ -41,13 +41,14 @@ def export(model: Model) -> bytes:
     Each column that the model uses is an input of shape (rows, 1): numbers, durations in seconds
     and numeric categories as float64 (NaN is missing), dates as int64 (days or seconds since
     1970), strings as strings. Outputs are `prediction`, for classes `scores`, and `probabilities`
-    where scores are log-odds; for a number with prediction intervals `lower` and `upper`, the ends
-    of the 90 % interval.
+    where scores are log-odds; with an exposure `rate`, which is `Model.predict_rate`'s; for a
+    number with prediction intervals `lower` and `upper`, the ends of the 90 % interval.
     """
     formula = Formula.of(model)
     names = [column.name for column in formula.columns]
     wanted = ["prediction", "probabilities", "scores"]
     wanted += [] if model.nonconformity is None else ["lower", "upper"]
+    wanted += [] if model.exposure is None else ["rate"]
     results = {name: free_name(name, names) for name in wanted}
     graph = _Graph([*names, *results.values()])
     codes = [_code(graph, column) for column in formula.columns]
@@ -258,6 +259,11 @@ def _from_scale(graph: _Graph, scaled: str, inverse_scale_name: str) -> str:
 def _add_results(graph: _Graph, model: Model, scores: str, names: dict[str, str]) -> None:
     """Add the outputs that follow from scores of shape (rows, outputs)."""
     target, several = model.domain.target, model.scores.n_outputs > 1
+    if model.exposure is not None:
+        scores, rates = _columns(graph, scores)
+        limits = [graph.constant(end, "float64") for end in model.scaled_rate_bounds]
+        rates = graph.add("Exp", graph.add("Clip", rates, *limits))
+        graph.output(rates, names["rate"], "float64", ["rows"], f"{target.name} per exposure")
     row = scores if several else graph.add("Squeeze", scores, graph.constant([1], "int64"))
     if not isinstance(target, ClassTarget):
         (middle, half), (low, high) = model.middle_and_half, model.scaled_bounds
@@ -265,7 +271,7 @@ def _add_results(graph: _Graph, model: Model, scores: str, names: dict[str, str]
         number = graph.add("Add", wide, graph.constant(middle, "float64"))
         ends = (graph.constant(low, "float64"), graph.constant(high, "float64"))
         clipped = graph.add("Clip", number, *ends)
-        numbers = _from_scale(graph, clipped, target.inverse_scale_name)
+        numbers = _from_scale(graph, clipped, model.inverse_scale_name)
         graph.output(numbers, names["prediction"], "float64", ["rows"], target.name)
         if model.nonconformity is not None:
             _add_interval(graph, model, row, names)
@@ -290,6 +296,14 @@ def _add_results(graph: _Graph, model: Model, scores: str, names: dict[str, str]
         graph.output(probabilities, names["probabilities"], "float64", *by_class)
     shape, description = by_class if several else (["rows"], f"of the class {classes[1]}")
     graph.output(row, names["scores"], "float64", shape, description)
+
+
+def _columns(graph: _Graph, scores: str) -> tuple[str, str]:
+    """Add the nodes that take two scores apart; the second loses its axis."""
+    own, rate = (
+        graph.add("Gather", scores, graph.constant([column], "int64"), axis=1) for column in (0, 1)
+    )
+    return own, graph.add("Squeeze", rate, graph.constant([1], "int64"))
 
 
 def _add_interval(graph: _Graph, model: Model, row: str, names: dict[str, str]) -> None:

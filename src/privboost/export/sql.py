@@ -113,10 +113,16 @@ def _results(model: Model, scores: list[str]) -> dict[str, str]:
         found = f"{_number(middle)} + {_number(half)} * {scores[0]}"
         clipped = f"CASE WHEN {found} < {_number(low)} THEN {_number(low)}"
         clipped += f" WHEN {found} > {_number(high)} THEN {_number(high)} ELSE {found} END"
-        return {
+        results = {
             "privboost score": scores[0],
-            "prediction": _from_scale(clipped, target.inverse_scale_name),
+            "prediction": _from_scale(clipped, model.inverse_scale_name),
         }
+        if model.exposure is not None:
+            (low, high), rate = model.scaled_rate_bounds, scores[1]
+            clipped = f"CASE WHEN {rate} < {_number(low)} THEN {_number(low)}"
+            clipped += f" WHEN {rate} > {_number(high)} THEN {_number(high)} ELSE {rate} END"
+            results["rate"] = _from_scale(clipped, model.inverse_scale_name)
+        return results
     labels = model.classes.tolist()
     scored = labels if len(scores) > 1 else labels[1:]
     results = {f"privboost score of {label}": s for label, s in zip(scored, scores, strict=True)}

@@ -29,7 +29,7 @@ from privboost.federated.messages import (
     write_bytes,
 )
 from privboost.federated.party_curator import PartyCurator
-from privboost.losses.base import LossTable
+from privboost.losses.base import KINDS_OF_ROWS, LossTable
 from privboost.models.checks import (
     check_loss_table,
     check_tree,
@@ -78,7 +78,9 @@ class PartySession:
         self._rounds, self._curator, self._backend = rounds, curator, backend
         self.joint = joint
         self._catalogue = Catalogue(plan.releases)
-        self._checker = CommandChecker(plan.encoder.layout, plan.task.n_outputs)
+        self._checker = CommandChecker(
+            plan.encoder.layout, plan.task.n_outputs, plan.task.target == "number"
+        )
         self._group = ExitStack()
         self._stages = {
             "deal": self._deal,
@@ -191,11 +193,12 @@ class CommandChecker(ShardState):
     Kernels do not check shapes, and a failure must not depend on the rows: it would reveal them.
     """
 
-    def __init__(self, layout: Layout, n_outputs: int) -> None:
-        self._layout, self._n_outputs = layout, n_outputs
+    def __init__(self, layout: Layout, n_outputs: int, is_number: bool = False) -> None:
+        self._layout, self._n_outputs, self._is_number = layout, n_outputs, is_number
         self._started = self._has_loss = False
         self._terms: Terms | None = None
         self._most = np.full(n_outputs, SCORE_STEPS, dtype=np.int64)
+        self._bins, self._lines = 0, KINDS_OF_ROWS
 
     def check_query(self, query: Query) -> None:
         """Refuse a query that does not fit the columns, or comes before `Start`."""
@@ -220,22 +223,28 @@ class CommandChecker(ShardState):
 
     def start(self, loss: LossTable | None, n_outputs: int) -> None:
         need(n_outputs == self._n_outputs, _PLACE, "states of each output are needed")
+        self._lines = self._bins + 1 if self._bins else KINDS_OF_ROWS
         if loss is not None:
-            check_loss_table(loss, _PLACE)
+            check_loss_table(loss, _PLACE, self._lines)
         self._started, self._has_loss = True, loss is not None
         self._most[:] = SCORE_STEPS
 
     def use_loss(self, loss: LossTable) -> None:
-        check_loss_table(loss, _PLACE)
+        check_loss_table(loss, _PLACE, self._lines)
         self._has_loss = True
 
     def clip_labels(self, low: int, high: int) -> None:
         pass  # its message has checked it
 
+    def bin_labels(self, edges: np.ndarray) -> None:
+        need(self._is_number or not len(edges), _PLACE, "only numeric labels have bins")
+        self._bins = len(edges) + 1 if len(edges) else 0
+
     def use_part(self, put_aside: Sample, aside: bool) -> None:
         need(put_aside is not None, _PLACE, "the coins of units are needed")
         self._check_sample(put_aside)
         need_flag(aside, _PLACE)
+        need(not self._bins, _PLACE, "rows are put aside where labels have no bins")
         if aside:  # states are residuals, to which nothing is added
             self._most[:] = np.iinfo(np.int32).max
 

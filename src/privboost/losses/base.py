@@ -1,31 +1,38 @@
 """Losses, and their integer tables from a row's fixed-point score to gradient and Hessian.
 
-A table has one line for each kind of row: a row of another class (or any row of a regression), a
-row of the output's own class, and a row whose label is unknown, which contributes nothing.
-Entries are clipped, then rounded toward zero, so that no entry exceeds `grid.CLIP_STEPS`.
+A table of classes has one line for each kind of row: a row of another class, a row of the output's
+own class, and a row whose label is unknown, which contributes nothing. A table of numbers has the
+same lines, of which it needs the first alone where the state of a row is its score less its label;
+other losses have a line for each bin of labels instead, before that of unknown labels. Entries
+are clipped, then rounded toward zero, so that no entry exceeds `grid.CLIP_STEPS`.
 """
 
 from __future__ import annotations
 
+import math
 import pkgutil
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Self, TypeAlias
 
 import numpy as np
+from scipy.special import expit, log_expit
 
 from privboost._core.grid import CLIP_STEPS, SCORE_STEPS
 
 OTHER_CLASS, OWN_CLASS, UNKNOWN = range(3)
 """The kinds of rows for one output, each of which is also the number of its line in a table."""
 KINDS_OF_ROWS = 3
-"""The lines of a table."""
+"""The lines of a table without bins of labels."""
+MOST_LINES = 254
+"""The most lines of a table: that of unknown labels, and one for each bin of labels."""
 UNKNOWN_LABEL = 255
 """The code of a label that is missing, or not among the classes: its row is UNKNOWN."""
 
 _SIZE = 4096
+_BINNED_SIZE = 1024
 
 Values: TypeAlias = float | np.ndarray
 """One number for all rows, or one for each."""
@@ -37,11 +44,12 @@ class LossTable:
 
     Attributes
     ----------
-    gradient, hessian : int32 arrays of shape (3, size)
-        In steps, `CLIP_STEPS` a clip; see the module's docstring for the three lines.
+    gradient, hessian : int32 arrays of shape (lines, size)
+        In steps, `CLIP_STEPS` a clip; see the module's docstring for the lines, of which the last
+        is that of unknown labels.
     shift : int
         Bits by which scores are shifted right to give the score bin, a column of the table.
-    taking_part : bool array of shape (3, size), optional
+    taking_part : bool array of shape (lines, size), optional
         Rows that count; by default all of a known label.
     """
 
@@ -54,7 +62,7 @@ class LossTable:
     def count(self) -> np.ndarray:
         """Contribution of a row to a count, in steps: `CLIP_STEPS` or 0."""
         count = np.full_like(self.hessian, CLIP_STEPS)
-        count[UNKNOWN] = 0
+        count[-1] = 0
         return count if self.taking_part is None else count * self.taking_part
 
     def statistic(self, name: str) -> np.ndarray:
@@ -74,6 +82,11 @@ class LossTable:
     def size(self) -> int:
         """The number of score bins: the columns of the table, each of an interval of scores."""
         return int(self.gradient.shape[1])
+
+    @property
+    def lines(self) -> int:
+        """The lines of the table, that of unknown labels included."""
+        return int(self.gradient.shape[0])
 
 
 class Loss(ABC):
@@ -100,6 +113,12 @@ class Loss(ABC):
         Largest gradient at a score of 0.
     log_odds : bool
         Whether scores are log-odds.
+    log_link : bool
+        Whether scores are logarithms of means of a number; see `LogLink`.
+    own_scale : bool
+        Whether it needs more than a clipping range of labels: a unit, or a width.
+    parameter : str
+        Name of its parameter, if it has one.
     """
 
     target: ClassVar[str]
@@ -108,6 +127,13 @@ class Loss(ABC):
     curvature: ClassVar[float]
     label_clip: ClassVar[float] = 1.0
     log_odds: ClassVar[bool] = False
+    log_link: ClassVar[bool] = False
+    own_scale: ClassVar[bool] = False
+    parameter: ClassVar[str] = ""
+
+    def with_parameter(self, value: float) -> Loss:
+        """Return the loss with a value of its parameter."""
+        raise ValueError(f"the {self.name} loss has no parameter")
 
     @abstractmethod
     def value(self, scores: np.ndarray, label: Values, offset: Values = 0.0) -> np.ndarray:
@@ -189,14 +215,146 @@ class Loss(ABC):
         return LossTable(np.stack([*gradient, nothing]), np.stack([*hessian, nothing]), shift)
 
 
+class Pinball(Loss):
+    """The smoothed pinball loss of a number: its least mean is at a quantile of the labels.
+
+    The step of the gradient is a logistic curve of a public width: g = σ(r/w) − τ with r = F − y,
+    and h = σ′(r/w)/w, the density of labels around the score. A row's state is r.
+
+    Parameters
+    ----------
+    quantile : float
+        The share τ of labels below.
+    width : float
+        The width w, in units of scores.
+    """
+
+    target = "number"
+    limit, curvature = 2, 1 / 2
+    own_scale = True
+
+    def __init__(self, quantile: float = 0.5, width: float = 0.05) -> None:
+        self.quantile, self.width = quantile, width
+
+    def with_width(self, width: float) -> Self:
+        """Return the loss with another width."""
+        return type(self)(self.quantile, width)
+
+    @property
+    def largest_gradient(self) -> float:
+        """Bound of gradients."""
+        return max(self.quantile, 1 - self.quantile)
+
+    @property
+    def largest_hessian(self) -> float:
+        """Bound of Hessians."""
+        return 1 / (4 * self.width)
+
+    def value(self, scores: np.ndarray, label: Values, offset: Values = 0.0) -> np.ndarray:
+        """Return the smoothed pinball loss of each row."""
+        apart = scores + offset - label
+        loss: np.ndarray = -self.width * log_expit(-apart / self.width) - self.quantile * apart
+        return loss
+
+    def gradient(self, scores: np.ndarray, label: Values, offset: Values = 0.0) -> np.ndarray:
+        """Return σ((F − y)/w) − τ."""
+        gradient: np.ndarray = expit((scores + offset - label) / self.width) - self.quantile
+        return gradient
+
+    def hessian(self, scores: np.ndarray, label: Values, offset: Values = 0.0) -> np.ndarray:
+        """Return σ′((F − y)/w)/w."""
+        scaled = (scores + offset - label) / self.width
+        hessian: np.ndarray = expit(scaled) * expit(-scaled) / self.width
+        return hessian
+
+
+class LogLink(Loss):
+    """A loss of numbers from 0 on, whose score is the logarithm of the mean.
+
+    Its gradient is A(F) − y·B(F), with A and B positive. Labels are in a public unit, such as a
+    released mean, and its table has a line for each of some labels: `label_table`.
+    """
+
+    target = "number"
+    limit, curvature = 8, 1 / 2
+    log_link = own_scale = True
+    least_label: ClassVar[float] = 0.0
+    """Least label, in parts of its unit: one of 0 has no likelihood under some losses."""
+    whole: ClassVar[bool] = False
+    """Whether labels are counts."""
+
+    @property
+    def labels(self) -> tuple[float, float]:
+        """Two labels, such as those of a table of two lines."""
+        return (max(self.least_label, 0.5), 1.0)
+
+    def inverse_link(self, score: float) -> float:
+        """Return the mean label of a score."""
+        return math.exp(score)
+
+    def link(self, mean: float) -> float:
+        """Return the score of a mean label, kept within the range of useful scores."""
+        least = math.exp(-self.limit)
+        return math.log(min(max(mean, least), 1 / least))
+
+    def label_table(
+        self, labels: np.ndarray, gradient_clip: float, hessian_clip: float
+    ) -> LossTable:
+        """Tabulate gradients and Hessians, with a line for each label and one for unknown labels.
+
+        Parameters
+        ----------
+        labels : float array
+            The labels, in parts of their unit; see `engine.updates.SetLabelBins`.
+        gradient_clip, hessian_clip : float
+            The clips, in the unit of gradients and Hessians.
+        """
+        scores, shift = self._columns()
+        each = np.maximum(labels, self.least_label)[:, None]
+        nothing = np.zeros((1, len(scores)), dtype=np.int32)
+        gradient = _round(self.gradient(scores[None, :], each), gradient_clip)
+        hessian = _round(self.hessian(scores[None, :], each), hessian_clip)
+        hessian = np.broadcast_to(hessian, gradient.shape)
+        return LossTable(
+            np.concatenate([gradient, nothing]), np.concatenate([hessian, nothing]), shift
+        )
+
+    def line_table(self, labels: np.ndarray) -> LossTable:
+        """Tabulate labels from 0 to 1 as "gradients", and e^score as "Hessians" of at most 1.
+
+        Where scores start at logarithms of exposures of at most 1, their sums are those of labels
+        and of exposures.
+        """
+        scores, shift = self._columns()
+        shape = (len(labels), len(scores))
+        gradient = np.broadcast_to(_round(np.clip(labels, 0, 1), 1.0)[:, None], shape)
+        hessian = np.broadcast_to(_round(np.exp(scores), 1.0), shape)
+        nothing = np.zeros((1, len(scores)), dtype=np.int32)
+        return LossTable(
+            np.concatenate([gradient, nothing]), np.concatenate([hessian, nothing]), shift
+        )
+
+    def _columns(self) -> tuple[np.ndarray, int]:
+        """Return the score in the middle of each column, and the bits of a column's width.
+
+        Fewer columns than elsewhere: all lines should stay in a processor's cache.
+        """
+        width = 2 * self.limit * SCORE_STEPS // _BINNED_SIZE
+        scores = (np.arange(_BINNED_SIZE) - _BINNED_SIZE // 2 + 0.5) * width / SCORE_STEPS
+        return scores, width.bit_length() - 1
+
+
 def loss_of(target: str, name: str) -> Loss:
-    """Return the loss of a target with a name."""
-    return _all_losses()[target, name]
+    """Return the loss of a target with a name, which a value of its parameter may follow."""
+    own, _, value = name.partition(" ")
+    loss = _all_losses()[target, own]
+    return loss.with_parameter(float(value)) if value else loss
 
 
 def newton_losses(target: str) -> tuple[str, ...]:
-    """Return the names of the losses of a target that have a Hessian."""
-    return tuple(name for name in losses_of(target) if loss_of(target, name).has_hessian)
+    """Return the names of the losses of a target that need a Hessian, and no scale of their own."""
+    known = {name: loss_of(target, name) for name in losses_of(target)}
+    return tuple(name for name, loss in known.items() if loss.has_hessian and not loss.own_scale)
 
 
 def losses_of(target: str) -> tuple[str, ...]:
@@ -235,8 +393,8 @@ def within_steps(table: LossTable) -> bool:
         and bool(np.isin(table.count, (0, CLIP_STEPS)).all())
         and bool((np.abs(table.gradient) <= table.count).all())
         and not table.hessian[table.count == 0].any()
-        and not table.gradient[UNKNOWN].any()
-        and not table.hessian[UNKNOWN].any()
+        and not table.gradient[-1].any()
+        and not table.hessian[-1].any()
     )
 
 
@@ -246,7 +404,7 @@ def filtered(table: LossTable, limit: float, gradient_clip: float) -> LossTable:
     Whether a row is left out depends on its own state and label alone.
     """
     inside = np.abs(table.gradient) <= int(limit / gradient_clip * CLIP_STEPS)
-    inside[UNKNOWN] = False
+    inside[-1] = False
     return LossTable(
         table.gradient * inside, table.hessian * inside, table.shift, inside.astype(np.uint8)
     )

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from privboost._core.errors import BudgetError
-from privboost._core.grid import CLIP_STEPS, Contribution
+from privboost._core.grid import CLIP_STEPS, FULL_RANGE, Contribution
 from privboost.accounting.events import Event, Planned, SampledGroup, Selection
 from privboost.accounting.individual_budgets import IndividualBudget
 from privboost.accounting.ledger import Ledger
@@ -28,7 +28,7 @@ from privboost.accounting.noisy_sums import (
 from privboost.data.design_matrix import Terms
 from privboost.engine.backend import Backend
 from privboost.engine.queries import GramSums, LinearSums, Query, SumQuery, TreeSums
-from privboost.engine.updates import SetTerms, Update, UsePart
+from privboost.engine.updates import SetClippingRange, SetTerms, Update, UsePart
 from privboost.mechanisms.individual_filter import Payments
 from privboost.mechanisms.sensitivity import (
     check_noisy,
@@ -87,6 +87,12 @@ class Curator:
         self._terms: Terms | None = None
         self._put_aside: Sample | None = None
         self._counts_aside = False
+        self._range = FULL_RANGE
+
+    @property
+    def target_range(self) -> tuple[int, int]:
+        """The clipping range of a numeric target that was published last; by default its bounds."""
+        return self._range
 
     def publish(self, update: Update) -> None:
         """Send released values to the rows, so that their state follows the model."""
@@ -94,6 +100,8 @@ class Curator:
         self._payments.note_loss(update)
         if isinstance(update, SetTerms):
             self._terms = update.terms
+        if isinstance(update, SetClippingRange):
+            self._range = update.low, update.high
         if update.of_budgets:
             raise ValueError(
                 "budgets are opened by open_budget, closed by close_budgets, and charged with a "

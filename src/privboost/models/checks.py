@@ -187,11 +187,11 @@ def read_report(payload: Any, place: str = "privacy") -> PrivacyReport:
         raise ModelFileError(f"{place}: it is not a privacy report") from None
 
 
-def check_loss_table(loss: Any, place: str) -> LossTable:
+def check_loss_table(loss: Any, place: str, lines: int = KINDS_OF_ROWS) -> LossTable:
     """Check the shape of a table, not its entries: see `losses.base.within_steps`."""
     need(isinstance(loss, LossTable), place, "a loss is needed")
     table: LossTable = loss
-    gradient = need_array(table.gradient, place, np.int32, (KINDS_OF_ROWS, None))
+    gradient = need_array(table.gradient, place, np.int32, (lines, None))
     need(table.size > 0, place, "an entry for each score is needed")
     need_array(table.hessian, place, np.int32, gradient.shape)
     need_whole(table.shift, place, 0, 31)

@@ -133,7 +133,7 @@ class _View:
     def scored_in(self) -> str:
         target = self.model.domain.target
         if not isinstance(target, ClassTarget):
-            return f"log of {target.name}" if target.scale == "log" else target.name
+            return f"log of {target.name}" if self.model.scale_name == "log" else target.name
         return self.model.scores.unit
 
     @cached_property

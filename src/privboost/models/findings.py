@@ -269,7 +269,7 @@ def _labels(view: _View) -> Iterator[Finding]:
     low, high = model.span
     sides = zip(model.span, FULL_RANGE, ("lower", "upper"), target.bounds, strict=True)
     for end, most, side, bound in sides:
-        if end == most and model.span != FULL_RANGE:
+        if end == most and model.span != FULL_RANGE and not (model.link == "log" and end < 0):
             text = (
                 f"labels seem to reach the {side} bound {bound:g}: what lies beyond it counts as it"
             )

@@ -7,6 +7,7 @@ file, so that no file can make a model read foreign memory.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +27,10 @@ from privboost._core.pickling import DeclaredState
 from privboost._core.warnings import warn_of_exact_score
 from privboost.data.domain import Domain
 from privboost.data.encoding import Encoder
+from privboost.data.features import NumericFeature
 from privboost.data.rows import Codes
-from privboost.data.targets import ClassTarget, Target
+from privboost.data.scales import from_scale
+from privboost.data.targets import ClassTarget, Target, has_log_bounds
 from privboost.distributed.frames import accepts_remote_frames, is_remote
 from privboost.explanations.explanation import Explanation, LocalExplanation
 from privboost.explanations.terms import Finding
@@ -50,6 +53,12 @@ from privboost.models.scores import NO_ERRORS, Scores
 from privboost.models.trees import MarginScores, TreeScores
 from privboost.models.votes import CalibratedVotes, VoteScores
 from privboost.reports.report import PrivacyReport
+
+IDENTITY, LOG = "identity", "log"
+"""Links of a number's scores."""
+
+_DEEP = 60.0
+"""Least logarithm of a prediction whose lower bound is 0, below that of the upper bound."""
 
 
 def _need_log_odds(model: Model) -> None:
@@ -98,6 +107,11 @@ class Model(DeclaredState):
         correspond; by default its bounds.
     nonconformity : Nonconformity, optional
         The released histogram that prediction intervals, or sets of classes, follow from.
+    link : {"identity", "log"}
+        With "log", the score of a number is the logarithm of its mean, so that effects are
+        factors.
+    exposure : str or None
+        With a log link, the feature in proportion to which a number grows, if there is one.
     """
 
     encoder: Encoder
@@ -105,6 +119,8 @@ class Model(DeclaredState):
     privacy: PrivacyReport
     span: tuple[int, int] = FULL_RANGE
     nonconformity: Nonconformity | None = None
+    link: str = IDENTITY
+    exposure: str | None = None
 
     def __repr__(self) -> str:
         features, target = len(self.domain.features), self.domain.target.name
@@ -128,15 +144,36 @@ class Model(DeclaredState):
     def middle_and_half(self) -> tuple[float, float]:
         """Intercept and slope from score to target: its value at 0, and its change for 1.
 
-        They are 0 and 1 for classes; those of a number are on the target's declared scale.
+        They are 0 and 1 for classes; those of a number are on the scale of effects: the target's
+        declared one, or logarithms of means.
         """
+        if self.link == LOG:
+            return 0.0, 1.0
         return self.domain.target.middle_and_half(self.span)
+
+    @property
+    def scale_name(self) -> str:
+        """The scale of effects on a number: "linear" or "log"."""
+        target = self.domain.target
+        if self.link == LOG or isinstance(target, ClassTarget):
+            return "log" if self.link == LOG else "linear"
+        return target.scale
+
+    @property
+    def inverse_scale_name(self) -> str:
+        """The function from the scale of effects to numbers; see `scales.inverse_scale_name`."""
+        target = self.domain.target
+        assert not isinstance(target, ClassTarget)
+        return "exp" if self.link == LOG else target.inverse_scale_name
 
     @property
     def bounds(self) -> tuple[float, float]:
         """The bounds of predictions of a number: those of the released clipping range, if any."""
         if isinstance(self.domain.target, ClassTarget):
             raise AttributeError("bounds: the target is a class")
+        if self.link == LOG:
+            middle, half = self.domain.target.middle_and_half(self.span)
+            return max(middle - half, 0.0), middle + half
         low, high = self.numbers(np.array([-1.0, 1.0]))
         return float(low), float(high)
 
@@ -144,16 +181,20 @@ class Model(DeclaredState):
     def middle_and_half_of_labels(self) -> tuple[float, float]:
         """The middle of a number's clipping range and half its width, on a linear scale."""
         target = self.domain.target
-        if isinstance(target, ClassTarget) or target.scale == "linear":
+        if isinstance(target, ClassTarget) or self.scale_name == "linear":
             return self.middle_and_half
         low, high = self.bounds
         return low + (high - low) / 2, (high - low) / 2
 
     @property
     def scaled_bounds(self) -> tuple[float, float]:
-        """The bounds of predictions of a number, on the target's declared scale."""
+        """The bounds of predictions of a number, on the scale of effects."""
         target = self.domain.target
         assert not isinstance(target, ClassTarget)
+        if self.link == LOG:
+            low, high = self.bounds
+            last = math.log(high)
+            return math.log(low) if low > 0 else last - _DEEP, last
         middle, half = self.middle_and_half
         low, high = target.scaled_bounds
         return max(low, middle - half), min(high, middle + half)
@@ -164,6 +205,9 @@ class Model(DeclaredState):
         assert not isinstance(target, ClassTarget)
         middle, half = self.middle_and_half
         own = np.clip(middle + half * scores, *self.scaled_bounds)
+        if self.link == LOG:
+            means: np.ndarray = np.clip(from_scale(own, (1.0, 2.0), LOG), *self.bounds)
+            return means
         numbers: np.ndarray = np.clip(target.from_scale(own), *target.bounds)
         return numbers
 
@@ -264,7 +308,41 @@ class Model(DeclaredState):
             raise AttributeError("return_std: a class has no standard error; see predict_proba")
         scores, errors = self.decision_function(data, return_std=True, n_jobs=n_jobs)
         numbers = self.prediction_of(scores)
+        if self.link == LOG:
+            return numbers, errors * numbers
         return numbers, errors * self.middle_and_half[1] * self.domain.target.slope(numbers)
+
+    def predict_rate(self, data: Any, n_jobs: int | None = None) -> Any:
+        """Return the predicted number of each row for an exposure of 1.
+
+        The column of exposures must be there, and its values change nothing.
+
+        Raises
+        ------
+        AttributeError
+            If the model was trained without an exposure.
+        """
+        if self.exposure is None:
+            raise AttributeError("predict_rate: the model was trained without an exposure")
+        if is_remote(data):
+            raise ValueError("predict_rate: rows of a cluster are not collected; pass local rows")
+        feature = self.domain.feature_names.index(self.exposure)
+        values = self.scores.feature_values()[feature]
+
+        def score(codes: Codes) -> np.ndarray:
+            rate: np.ndarray = self.scores.scores(codes) - values[:, codes.column(feature)]
+            return rate
+
+        scores = self._by_row(self.encoder.map_codes(data, score, n_jobs), np.int32)
+        return from_scale(np.clip(scores, *self.scaled_rate_bounds), (1.0, 2.0), LOG)
+
+    @property
+    def scaled_rate_bounds(self) -> tuple[float, float]:
+        """The bounds of the logarithms of rates: those of numbers at the extreme exposures."""
+        exposure = self.domain.features[self.domain.feature_names.index(str(self.exposure))]
+        assert isinstance(exposure, NumericFeature)
+        (low, high), (least, most) = self.scaled_bounds, exposure.bounds
+        return low - math.log(most), high - math.log(least)
 
     def predict_interval(
         self, data: Any, coverage: float = 0.9, n_jobs: int | None = None
@@ -443,7 +521,8 @@ class Model(DeclaredState):
         have a mean of 0.
 
         For classes the score is the log-odds (of the second class, or of each class beyond two);
-        for a number, an effect is on the target's declared scale.
+        for a number, an effect is on the target's declared scale, or with a log link the logarithm
+        of a factor of the mean.
 
         Returns
         -------
@@ -696,6 +775,10 @@ def model_bytes(model: Model) -> bytes:
     }
     if model.span != FULL_RANGE:
         payload["span"] = list(model.span)
+    if model.link != IDENTITY:
+        payload["link"] = model.link
+    if model.exposure is not None:
+        payload["exposure"] = model.exposure
     if model.nonconformity is not None:
         payload["nonconformity"] = model.nonconformity.to_payload()
     return MODEL_FILE.seal(codec.dump(payload, _MAGIC))
@@ -753,6 +836,7 @@ def read_model(data: bytes | memoryview, path: str) -> Model:
 def _read(payload: Any) -> Model:
     payload = dict(payload)
     span, nonconformity = payload.pop("span", None), payload.pop("nonconformity", None)
+    link, exposure = payload.pop("link", IDENTITY), payload.pop("exposure", None)
     payload = need_keys(payload, "file", {"kind", "domain", "edges", "scores", "privacy"})
     encoder = read_encoder(payload["domain"], payload["edges"])
     target = encoder.domain.target
@@ -761,13 +845,32 @@ def _read(payload: Any) -> Model:
     fits = isinstance(target, ClassTarget) or not _KINDS[kind].needs_classes
     need(fits, "kind", f"{kind} need classes")
     scores = _KINDS[kind].from_payload(payload["scores"], encoder.layout, target.n_outputs)
-    return Model(
-        encoder,
-        scores,
-        read_report(payload["privacy"]),
-        _read_span(span, target),
-        _read_nonconformity(nonconformity, target),
-    )
+    span = _read_span(span, target)
+    link = _read_link(link, target, span)
+    intervals = _read_nonconformity(nonconformity, target)
+    need(intervals is None or link == IDENTITY, "nonconformity", "a log link has none")
+    about = span, intervals, link, _read_exposure(exposure, link, encoder.domain)
+    return Model(encoder, scores, read_report(payload["privacy"]), *about)
+
+
+def _read_link(value: Any, target: Target, span: tuple[int, int]) -> str:
+    """Return the link of a number's scores; a file without one means the scores themselves."""
+    if value != IDENTITY:
+        need(value == LOG, "link", f"{IDENTITY} or {LOG} is needed")
+        need(has_log_bounds(target), "link", "a target of positive numbers is needed")
+        need(sum(target.middle_and_half(span)) > 0, "span", "it must reach above 0 with this link")
+    return str(value)
+
+
+def _read_exposure(value: Any, link: str, domain: Domain) -> str | None:
+    """Return the name of the exposure; a file without one means none."""
+    if value is None:
+        return None
+    name = need_text(value, "exposure")
+    numbers = [own for own in domain.features if isinstance(own, NumericFeature)]
+    fits = any(own.name == name and own.bounds[0] > 0 for own in numbers)
+    need(fits and link == LOG, "exposure", "a feature above 0 is needed")
+    return name
 
 
 def _read_nonconformity(value: Any, target: Target) -> Nonconformity | None:

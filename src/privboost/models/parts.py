@@ -49,6 +49,10 @@ class JointTable:
     output: int | None = None
     noise: np.ndarray | None = None
 
+    def twice(self) -> JointTable:
+        """Return the same effect on two outputs."""
+        return replace(self, values=self.values.repeat(2, axis=0), output=None)
+
     def _cells(self, codes: Codes) -> tuple[np.ndarray, np.ndarray]:
         """Return the cells of rows of either feature."""
         (first, second), (own, other) = self.features, self.cell_of
@@ -200,6 +204,17 @@ class ScoreParts:
     def n_outputs(self) -> int:
         """The number of scores of a row."""
         return len(self.start)
+
+    def with_rate(self, feature: int) -> ScoreParts:
+        """Return the sum of one output twice: the second time without the effect of a feature."""
+        tables = [table.repeat(2, axis=0) for table in self.tables]
+        tables[feature][1] = 0
+        return ScoreParts(
+            self.start[[0, 0]],
+            tuple(tables),
+            tuple(pair.twice() for pair in self.pairs),
+            tuple(replace(tree, values=tree.values.repeat(2, axis=0)) for tree in self.trees),
+        )
 
     def centred(self, probabilities: Sequence[np.ndarray]) -> ScoreParts:
         """Return the same sum with tables and pairs whose mean effect is 0.

@@ -284,7 +284,7 @@ class TreeScores(Scores):
         lines = [f"score at the start {start}"]
         if not isinstance(target, ClassTarget):
             first = middle + half * self.start[0] / SCORE_STEPS
-            log = "log of the " * (target.scale == "log")
+            log = "log of the " * (model.scale_name == "log")
             lines = [f"{log}prediction at the start {first:.6g}"]
         for number, (tree, values) in enumerate(islice(self.trees(), most_trees), 1):
             outputs = [k for k in range(len(values)) if values[k].any()] or [0]

@@ -25,8 +25,10 @@ from privboost._core.progress import Track
 from privboost.accounting.events import Planned
 from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease, NoisySums
 from privboost.data.encoding import Encoder
+from privboost.data.targets import NumberTarget, has_log_bounds
 from privboost.engine.queries import CellSums, TreeSums
-from privboost.engine.updates import AddCellValues, AddTreeValues
+from privboost.engine.updates import AddCellValues, AddTreeValues, Start
+from privboost.losses.base import Loss, Pinball, loss_of, losses_of
 from privboost.mechanisms.curator import Curator
 from privboost.models.additive import AdditiveScores
 from privboost.models.forest import Forest
@@ -41,6 +43,14 @@ from privboost.recipes.common.initial_score import (
 )
 from privboost.recipes.common.interactions import Allowed, Interactions
 from privboost.recipes.common.intervals import plan_intervals
+from privboost.recipes.common.log_scale import (
+    Exposure,
+    LogScale,
+    check_exposure,
+    correction_release,
+    plan_label_counts,
+    release_log_scale,
+)
 from privboost.recipes.common.mean_correction import ClipEffect, calibrate, last_release
 from privboost.recipes.common.monotone import MONOTONE, check_slopes, slopes_of
 from privboost.recipes.common.noise_replay import NoiseReplay
@@ -48,7 +58,9 @@ from privboost.recipes.common.parameters import (
     SPAN_SHARE,
     Constraint,
     Parameters,
+    between,
     count,
+    options,
     parameter,
     part,
     share,
@@ -57,6 +69,11 @@ from privboost.recipes.common.parameters import (
 from privboost.recipes.common.plan import Budget, Plan, PlanBasis, PublicRows, Task, check_grid
 from privboost.recipes.common.posterior import Noise, largest_value
 from privboost.recipes.common.probability_calibration import check_calibration
+from privboost.recipes.common.quantile_scale import (
+    QuantileScale,
+    plan_quantile_releases,
+    release_quantile_scale,
+)
 from privboost.recipes.common.target_range import WHOLE_RANGE, TargetRange, plan_target_range
 from privboost.trees.cell_map import CellMap
 
@@ -206,6 +223,40 @@ class PrivBoostParameters(Parameters):
         "rounds (`at_once`). Default 12 times the number of features, 3 times where delta is 0. "
         "Rounds of pairs and trees come on top, and are counted by the bar of `verbose` as well.",
     )
+    _apart: ClassVar[tuple[str, ...]] = ("loss", "power", "quantile", "exposure")
+
+    loss: str = parameter(
+        None,
+        options(*losses_of("number")),
+        'Loss of a number, by default "squared". "poisson" is for counts, "gamma" for amounts '
+        'above 0, "tweedie" for amounts that are often 0: their scores are logarithms of means, so '
+        "that effects are factors, and clips are in parts of the released mean label. Predictions "
+        'are quantiles with "quantile", and medians with "absolute".',
+        by_task=(None, "squared"),
+        tasks=("number",),
+    )
+    power: float = parameter(
+        1.5,
+        between(1, 2),
+        'With loss="tweedie", the power of the mean to which the variance is proportional, between '
+        "1 and 2.",
+        tasks=("number",),
+    )
+    exposure: str | None = parameter(
+        None,
+        "str",
+        "With a log link, the numeric feature in proportion to which labels grow, such as the "
+        "insured part of a year; its bounds are above 0. Predictions are for a row's own exposure, "
+        "those of `predict_rate` for an exposure of 1. Declare it on a log scale if it varies by "
+        "factors; a missing one counts as its upper bound.",
+        tasks=("number",),
+    )
+    quantile: float = parameter(
+        0.5,
+        between(0, 1),
+        'With loss="quantile", the share of labels below the prediction, between 0 and 1.',
+        tasks=("number",),
+    )
     interactions: bool | int | tuple[tuple[str, str], ...] = parameter(
         True,
         Constraint(_check_interactions, 'bool, int or list such as ["age*income"]'),
@@ -227,7 +278,8 @@ class PrivBoostParameters(Parameters):
         None,
         size(),
         "Bound of a row's gradient; a smaller clip means less noise and more bias. By default it "
-        "follows the released number of rows (0.25 to 1) for classes, and is 0.3 for a number.",
+        "follows the released number of rows (0.25 to 1) for classes, and is 0.3 for a number; "
+        "with a log link it follows released counts by label.",
     )
     hessian_clip: float | None = parameter(
         None,
@@ -251,8 +303,8 @@ class PrivBoostParameters(Parameters):
         None,
         share(or_else=0),
         "Share of the budget of the last release, which calibrates the model: counts by score and "
-        "class for probabilities, sums of residuals by prediction for the mean of a number; 0 "
-        "leaves it out.",
+        "class for probabilities, sums of residuals by prediction for the mean of a number, counts "
+        "by residual for a quantile; 0 leaves it out.",
         by_task=(0.04, 0.04),
     )
     span_share: float = parameter(None, *SPAN_SHARE, by_task=(0.0, 0.05))
@@ -278,6 +330,19 @@ class PrivBoostParameters(Parameters):
             raise ValueError(
                 "give interaction_constraints, or the pairs themselves as interactions, not both"
             )
+
+    def chosen(self) -> dict[str, Any]:
+        """Return the parameters for reports and digests, an exposure only where there is one."""
+        own = {} if self.exposure is None else {"exposure": self.exposure}
+        return super().chosen() | own
+
+    @property
+    def loss_and_parameter(self) -> str | None:
+        """Name of the loss of a number, with its parameter if it has one; see `loss_of`."""
+        if self.loss is None:
+            return None
+        name = loss_of("number", self.loss).parameter
+        return f"{self.loss} {getattr(self, name)!r}" if name else self.loss
 
     def single_rounds(self, features: int) -> tuple[int, int]:
         """Return the number of rounds about single features, and of features in each."""
@@ -378,7 +443,11 @@ class PrivBoostPlan(Plan):
     reserved_release : NoisySums
         Stands for all measurements; with pure ε it is one round of them.
     calibration_release : NoisySums or None
-        Counts by score and class of one output.
+        Counts by score and class of one output; with a log link, sums of all rows.
+    label_release : NoisySums or None
+        Counts by label, with a log link.
+    scale : LogScale, QuantileScale or None
+        With a log link, or for a quantile, what was released about labels; None before that.
     rule : InteractionRule
         Division of measurements between single features and interactions.
     """
@@ -390,6 +459,13 @@ class PrivBoostPlan(Plan):
     reserved_release: NoisySums
     calibration_release: NoisySums | None
     rule: InteractionRule = field(default_factory=InteractionRule)
+    label_release: NoisySums | None = None
+    scale: LogScale | QuantileScale | None = None
+
+    @property
+    def loss(self) -> Loss:
+        """Loss of the task."""
+        return self.task.loss_instance
 
     @property
     def pure(self) -> bool:
@@ -408,6 +484,9 @@ class PrivBoostPlan(Plan):
     def noise_of(self, release: NoisySums, clip: float) -> Noise:
         """Return the noise of a measurement where gradients are clipped to `clip`."""
         gradient, hessian = release.deviations * self.step_values(clip)
+        if self.scale is not None:
+            about = self.scale.spread, self.scale.most_step
+            return Noise(float(gradient), float(hessian), *about)
         return Noise(float(gradient), float(hessian), _SPREAD[self.task.target])
 
     def clip_for(self, rows: float, target_range: TargetRange = WHOLE_RANGE) -> float:
@@ -423,7 +502,7 @@ class PrivBoostPlan(Plan):
         # Noise of one output's measurements, pooled as if they were one.
         noise = float(self.reserved_release.deviations[0])
         if self.pure:
-            noise /= math.sqrt(math.prod(self.settings.single_rounds(self.n_features)))
+            noise /= math.sqrt(math.prod(self.settings.single_rounds(self.n_measured)))
         else:
             noise *= math.sqrt(self.task.n_outputs)
         strength = rows / max(noise * self.count_step * self.n_features, 1e-300)
@@ -453,6 +532,8 @@ class PrivBoostPlan(Plan):
         """
         if self.settings.hessian_clip is not None:
             return self.settings.hessian_clip
+        if self.scale is not None:
+            return self.scale.hessian_clip
         if self.task.target == "number":
             return 1.0
         return min(max(clip / 3, _LEAST_HESSIAN), _MOST_HESSIAN)
@@ -469,6 +550,8 @@ class PrivBoostPlan(Plan):
 
     def weight_of(self, rows: float, start: int, clip: float) -> float:
         """Return the approximate sum of all Hessians at the initial score."""
+        if self.scale is not None:
+            return rows * self.scale.curvature
         if self.task.target == "number":
             return rows
         rate = 1 / (1 + math.exp(-start / SCORE_STEPS))
@@ -481,6 +564,8 @@ class PrivBoostPlan(Plan):
         """
 
         def respond(scores: np.ndarray) -> np.ndarray:
+            if self.scale is not None:
+                return self.scale.response(rows, scores)
             if self.task.target == "number":
                 inside = math.erf(clip / math.sqrt(2 * _SPREAD["number"]))
                 return np.full(len(scores), rows * inside)
@@ -493,6 +578,8 @@ class PrivBoostPlan(Plan):
 
     def initial_score_noise(self, start: int, count: int) -> float:
         """Return the standard deviation of the initial score."""
+        if self.scale is not None:
+            return self.scale.start_noise
         mean = float(self.init_release.deviations[0]) / max(count, self.contribution.row_steps)
         if self.task.target == "number":
             return mean
@@ -505,7 +592,7 @@ class PrivBoostPlan(Plan):
         The part of interactions grows with the cells that a joint query could have.
         """
         if self.pure:
-            rounds, queries = self.settings.single_rounds(self.n_features)
+            rounds, queries = self.settings.single_rounds(self.n_measured)
             return Measurements(self.reserved_release, None, rounds, 0, queries, 1)
         tried = self.reserved_release.scaled(math.sqrt(2 * self.task.n_outputs * self.rule.tried))
         cells = self._cells(tried, self.rule.tried, weight, clip)
@@ -530,7 +617,7 @@ class PrivBoostPlan(Plan):
             return None
         sweeps = max(min(_PAIR_SWEEPS, self.rule.most_count // pairs), 1)
         joint = self.allowed.n_tried + sweeps * pairs
-        single = math.prod(self.settings.single_rounds(self.n_features))
+        single = math.prod(self.settings.single_rounds(self.n_measured))
         return min(joint / (joint + single), self.rule.most_part), joint
 
     def _divided(self, part: float, joint: int) -> Measurements:
@@ -539,7 +626,7 @@ class PrivBoostPlan(Plan):
         joint_queries = min(
             self.settings.at_once, max(joint, 1), self.allowed.n_pairs or max(joint, 1)
         )
-        n_single, features = self.settings.single_rounds(self.n_features)
+        n_single, features = self.settings.single_rounds(self.n_measured)
         n_joint = -(-joint // joint_queries)
         single = self._release(_describe(features), features, outputs * n_single / (1 - part))
         jointly = (
@@ -583,7 +670,8 @@ class PrivBoostPlan(Plan):
         `weight` is the approximate sum of all Hessians.
         """
         noise = float(self.noise_of(release, clip).gradient)
-        typical = weight * _TYPICAL[self.task.target] * (count / self.n_features) ** 0.25
+        effect = _TYPICAL[self.task.target] if self.scale is None else self.scale.typical
+        typical = weight * effect * (count / self.n_features) ** 0.25
         return float(typical / max(_CLEAR * noise, 1e-300))
 
     def posteriors(self, measured: Measurements, weight: float, clip: float) -> FeaturePosteriors:
@@ -593,7 +681,8 @@ class PrivBoostPlan(Plan):
         bins, most = (FINE_BINS, FINE_BINS) if wanted > _FINE * BINS else (BINS, BINS // 2)
         cells = int(min(max(wanted, FEWEST_CELLS), most))
         noise, scale = self.noise_of(measured.single, clip), self.step_values(clip)
-        return FeaturePosteriors(self.encoder, noise, cells, scale, self.slopes, bins, queries)
+        about = (self.encoder, noise, cells, scale, self.slopes, bins, queries, self.known)
+        return FeaturePosteriors(*about)
 
     def interactions(
         self, measured: Measurements, posteriors: FeaturePosteriors, weight: float, clip: float
@@ -607,6 +696,22 @@ class PrivBoostPlan(Plan):
         noise, scale = self.noise_of(measured.joint, clip), self.step_values(clip)
         most, order = largest_value(count), posteriors.quantiles()
         return Interactions(order, noise, leaves, count, scale, most, self.allowed, queries)
+
+    @property
+    def exposure_name(self) -> str | None:
+        """Name of the feature in proportion to which labels grow, if there is one."""
+        return self.settings.exposure
+
+    @cached_property
+    def exposure(self) -> Exposure | None:
+        """The effect of the exposure, if there is one."""
+        name = self.exposure_name
+        return None if name is None else Exposure.of(self.encoder, name)
+
+    @property
+    def known(self) -> int | None:
+        """The feature whose effect is not measured, if any."""
+        return None if self.exposure is None else self.exposure.feature
 
     @property
     def slopes(self) -> list[int]:
@@ -625,6 +730,8 @@ class PrivBoostPlan(Plan):
         groups = self.settings.interaction_constraints or (names,)
         members = (sorted(map(names.index, group)) for group in groups) if wanted else ()
         few = [count <= MOST_INTERACTING_CODES for count in self.encoder.layout.n_codes]
+        if self.known is not None:
+            few[self.known] = False
         able = (tuple(f for f in group if few[f]) for group in members)
         return Allowed(tuple(g for g in able if len(g) > 1), slopes, None, number)
 
@@ -634,9 +741,16 @@ class PrivBoostPlan(Plan):
         return len(self.encoder.domain.features)
 
     @property
+    def n_measured(self) -> int:
+        """Number of features whose effects are measured."""
+        return self.n_features - (self.known is not None)
+
+    @property
     def parameters(self) -> dict[str, Any]:
         """Parameters for reports."""
-        return {"loss": self.task.loss, **self.settings.chosen()}
+        name, _, value = self.task.loss.partition(" ")
+        own = {loss_of(self.task.target, name).parameter: float(value)} if value else {}
+        return {"loss": name, **own, **self.settings.chosen()}
 
 
 def plan_privboost(
@@ -648,12 +762,13 @@ def plan_privboost(
     calibration, with noise that costs the budget. `given` has the estimator's parameters.
     """
     pure = budget.delta == 0
-    n_features = len(encoder.domain.features)
+    n_features = len(encoder.domain.features) - (given.get("exposure") is not None)
     sweeps = PURE_SWEEPS if pure else SWEEPS
     defaults: dict[str, Any] = {"n_estimators": sweeps * n_features}
     if pure:
         defaults["hessian_share"] = PURE_HESSIAN_SHARE
     target = Task.of(encoder.domain.target).target
+    own_scale = _has_scale(given.get("loss"), encoder)
     settings = PrivBoostParameters.read(given, target, **defaults)
     if pure and isinstance(settings.interactions, tuple):
         raise ValueError(
@@ -662,8 +777,14 @@ def plan_privboost(
         )
     if pure:
         settings = replace(settings, interactions=False)
-    basis = PlanBasis(encoder, weight_bound, budget, given["accountant"])
+    basis = PlanBasis(
+        encoder, weight_bound, budget, given["accountant"], settings.loss_and_parameter
+    )
     outputs, last = basis.task.n_outputs, settings.calibration_share
+    if settings.exposure is not None:
+        _check_exposure(settings, encoder, target)
+    if own_scale and settings.conformal_fraction > 0:
+        raise ValueError('conformal_fraction must be 0 unless a number has loss="squared"')
     check_calibration(last, target, basis.task.loss)
     check_slopes(settings.monotone, encoder, outputs)
     _check_named(settings, encoder)
@@ -677,9 +798,15 @@ def plan_privboost(
         rounds, queries = settings.single_rounds(n_features)
         reserve, times = reserve.for_queries(queries), outputs * rounds
         reserve = replace(reserve, what=_describe(queries))
+    about_labels = ("range_release", plan_target_range(basis, range_share, kind), range_share)
+    if own_scale and loss_of(target, basis.task.loss).log_link:
+        about_labels = ("label_release", plan_label_counts(basis, kind), range_share)
+        scores = correction_release(kind, basis.bound)
+    elif own_scale:
+        init, scores = plan_quantile_releases(kind, basis.bound)
     made = basis.calibrate_by_shares(
         [
-            ("range_release", plan_target_range(basis, range_share, kind), range_share),
+            about_labels,
             ("init_release", Planned(init, outputs), settings.init_share),
             ("reserved_release", Planned(reserve, times), rest),
             ("calibration_release", Planned(scores, outputs), last),
@@ -687,9 +814,41 @@ def plan_privboost(
     )
     fields = made.fields_with("init_release", "reserved_release", "calibration_release")
     fields |= plan_intervals(made, "reserved_release", settings.conformal_fraction)
-    plan = PrivBoostPlan(**fields, settings=settings)
+    about_scale = {"label_release": made.get("label_release")}
+    plan = PrivBoostPlan(**fields, **about_scale, settings=settings)
     plan.check_measurements()
     return plan
+
+
+def _has_scale(loss: Any, encoder: Encoder) -> bool:
+    """Return whether a loss of a number has a scale of its own; refuse a target it does not fit."""
+    target = encoder.domain.target
+    known = isinstance(loss, str) and loss in losses_of("number")
+    if not known or not loss_of("number", loss).own_scale:
+        return False
+    if isinstance(target, NumberTarget) and loss_of("number", loss).log_link:
+        if target.scale != "linear":
+            raise ValueError(
+                f'loss="{loss}" has a log link of its own: declare the target without a scale'
+            )
+        if not has_log_bounds(target):
+            raise ValueError(
+                f'loss="{loss}" needs a target with a positive upper bound, from 1e-50 to 1e50, '
+                "and with a lower one that is not a million times as far below 0"
+            )
+    return True
+
+
+def _check_exposure(settings: PrivBoostParameters, encoder: Encoder, target: str) -> None:
+    """Refuse an exposure that the loss or the other parameters do not allow."""
+    if target != "number" or not loss_of(target, settings.loss).log_link:
+        raise ValueError('exposure needs a loss with a log link, such as loss="poisson"')
+    check_exposure(settings.exposure, encoder)
+    if settings.exposure in dict(settings.monotone):
+        raise ValueError(f"monotone: {settings.exposure!r} is the exposure, whose effect is known")
+    pairs = settings.interactions if isinstance(settings.interactions, tuple) else ()
+    if any(settings.exposure in pair for pair in pairs):
+        raise ValueError(f"interactions: {settings.exposure!r} is the exposure, which has none")
 
 
 def named_in(interactions: Any, groups: Any) -> list[str]:
@@ -734,10 +893,15 @@ def boost_privboost(
     follows from earlier measurements; a row lies in one cell of each query, whichever they are.
     """
     outputs = range(plan.task.n_outputs)
-    start, counts = release_initial_scores(curator, plan, plan.init_release)
-    rows = np.maximum(counts * plan.count_step, 1.0)
-    clip = plan.clip_for(float(rows.max()), target_range)
-    publish_initial_scores(curator, plan.task.table(clip, plan.hessian_clip_for(clip)), start)
+    begin = _own_beginning(plan)
+    if begin is not None:
+        plan, start, counts, clip = begin(curator, plan)
+        rows = np.maximum(counts * plan.count_step, 1.0)
+    else:
+        start, counts = release_initial_scores(curator, plan, plan.init_release)
+        rows = np.maximum(counts * plan.count_step, 1.0)
+        clip = plan.clip_for(float(rows.max()), target_range)
+        publish_initial_scores(curator, plan.task.table(clip, plan.hessian_clip_for(clip)), start)
     weights = [plan.weight_of(float(rows[output]), start[output], clip) for output in outputs]
     measured = plan.measurements_for(float(np.mean(weights)), clip)
     if plan.is_exchanged:
@@ -766,10 +930,65 @@ def boost_privboost(
         )
         for output in outputs
     ]
-    noisy_rows = noisy_row_count(plan, plan.init_release, counts)
+    if plan.scale is None:
+        noisy_rows = noisy_row_count(plan, plan.init_release, counts)
+    else:
+        noisy_rows = plan.scale.counted
+    if isinstance(plan.scale, LogScale):
+        of_one = 0 if plan.exposure is None else plan.exposure.of_one
+        start = np.array([plan.scale.start - of_one], dtype=np.int32)
     model = pack_model(plan, posteriors, interactions, start, replays, noisy_rows)
+    if plan.scale is not None:
+        if plan.calibration_release is None:
+            return model
+        shift = plan.scale.correct(curator, plan, plan.calibration_release)
+        return model.with_calibration(np.array([[1.0, shift]]))
     effect = plan.effect_of_clip(clip, target_range)
     return calibrate(curator, plan, plan.calibration_release, model, list(rows), effect)
+
+
+_Beginning = tuple[PrivBoostPlan, np.ndarray, np.ndarray, float]
+"""The plan with what was released about labels, the initial score, the noisy count of rows in grid
+steps, and the clip of gradients."""
+
+
+def _own_beginning(plan: PrivBoostPlan) -> Callable[[Curator, PrivBoostPlan], _Beginning] | None:
+    """Return the function that begins boosting where a loss has a scale of its own."""
+    if plan.loss.log_link:
+        return _begin_on_log_scale
+    return _begin_at_quantile if isinstance(plan.loss, Pinball) else None
+
+
+def _begin_at_quantile(curator: Curator, plan: PrivBoostPlan) -> _Beginning:
+    """Release counts by label, and publish the loss and the quantile of labels."""
+    scale, counts = release_quantile_scale(curator, plan, plan.init_release)
+    clip = scale.clip if plan.settings.gradient_clip is None else plan.settings.gradient_clip
+    start = np.array([scale.start], dtype=np.int32)
+    plan = replace(plan, scale=scale)
+    publish_initial_scores(curator, scale.loss.table(clip, plan.hessian_clip_for(clip)), start)
+    return plan, start, counts, clip
+
+
+def _begin_on_log_scale(curator: Curator, plan: PrivBoostPlan) -> _Beginning:
+    """Release the unit of labels, and publish the loss; scores begin at 0, the log of the unit."""
+    noise = float(plan.reserved_release.deviations[0]) * plan.count_step
+    if plan.pure:
+        noise /= math.sqrt(math.prod(plan.settings.single_rounds(plan.n_measured)))
+    last = plan.calibration_release
+    scale, counts = release_log_scale(
+        curator,
+        plan,
+        (plan.label_release, plan.init_release),
+        noise * math.sqrt(plan.n_measured),
+        0.0 if last is None else float(last.deviations[0]) * plan.count_step,
+        plan.settings.gradient_clip,
+        plan.exposure,
+    )
+    plan = replace(plan, scale=scale)
+    curator.publish(Start(scale.table(plan.hessian_clip_for(scale.clip))))
+    if plan.exposure is not None:
+        plan.exposure.publish(curator)
+    return plan, np.zeros(1, dtype=np.int32), counts, scale.clip
 
 
 def _measure_features(
@@ -822,6 +1041,11 @@ def pack_model(
     by_code = [[one.by_code(feature) for one in posteriors] for feature in range(plan.n_features)]
     parts = [[np.stack(part) for part in zip(*outputs, strict=True)] for outputs in by_code]
     values, mass = zip(*parts, strict=True)
+    if plan.exposure is not None:
+        known = plan.exposure.values[None] + np.int32(plan.exposure.of_one)
+        values = (*values[: plan.exposure.feature], known, *values[plan.exposure.feature + 1 :])
+    if plan.scale is not None:  # of Hessians, which may be above 1: a row's mass is at most 1
+        mass = tuple(own / plan.hessian_clip_for(plan.scale.clip) for own in mass)
     noise = tuple(
         np.stack(
             [

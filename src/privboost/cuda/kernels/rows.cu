@@ -23,8 +23,8 @@ typedef long long i64;
 struct LookUp {
   u64 label, state, weight, active;  // of rows
   u64 pairs;                         // of rows, where they were looked up already
-  u64 table;                         // two lines of pairs: of other classes, and of the own
-  u32 n, own, size, shift;
+  u64 table;                         // lines of pairs: of other classes and the own, or of bins
+  u32 n, own, lines, size, shift;
 };
 
 struct Part {
@@ -92,9 +92,15 @@ __device__ __forceinline__ u32 entry_of(u32 size, u32 shift, int state) {
   return (u32)min(max(cell, 0), (int)size - 1);
 }
 
+// The line of a known label, of so many: of two, whether it is the own class; else its bin.
+__device__ __forceinline__ u32 line_of(u32 label, u32 own, u32 lines) {
+  return lines == 2 ? label == own : min(label, lines - 1);
+}
+
 __device__ __forceinline__ int2 pair_of(const int2* table, const LookUp& look, u32 label, int state) {
   if (label == UNKNOWN_LABEL) return make_int2(0, 0);
-  return table[(label == look.own ? look.size : 0u) + entry_of(look.size, look.shift, state)];
+  u32 line = line_of(label, look.own, look.lines);
+  return table[line * look.size + entry_of(look.size, look.shift, state)];
 }
 
 // The pairs of four rows; those behind the last row add nothing.

@@ -1,7 +1,7 @@
 // Start, charges and samples of rows, and cells of their states.
 
 struct StartTask {
-  u64 minus_label, state;  // int32 of rows; no numeric labels: 0
+  u64 minus_label, state;  // int32 of rows; no labels that states start from: 0
   i64 middle, half, steps;
   u32 n;
 };
@@ -40,10 +40,32 @@ extern "C" __global__ void __launch_bounds__(1024) bound_predictions(const Predi
   }
 }
 
+struct LinesTask {
+  u64 minus_label, label, out;  // int32, and uint8 of rows
+  u32 n, n_edges, edges;        // int32: increasing
+};
+
+// The bin of each label: how many edges are at or below it.
+extern "C" __global__ void __launch_bounds__(1024) label_lines(const LinesTask* task) {
+  const int* edges = behind<int>(task, task->edges);
+  u64 stride = (u64)blockDim.x * gridDim.x;
+  for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < task->n; i += stride) {
+    int label = -((const int*)task->minus_label)[i];
+    u32 low = 0, high = task->n_edges;
+    while (low < high) {
+      u32 middle = (low + high) / 2;
+      if (edges[middle] <= label) low = middle + 1;
+      else high = middle;
+    }
+    bool known = ((const u8*)task->label)[i] != UNKNOWN_LABEL;
+    ((u8*)task->out)[i] = known ? low : UNKNOWN_LABEL;
+  }
+}
+
 struct ChargeTask {
-  u64 label, state, weight, left, active, table;  // table: int32 (steps, 3, size)
+  u64 label, state, weight, left, active, table;  // table: int32 (steps, lines, size)
   u64 begin, end;                                 // the rows
-  u32 own, size, shift, steps, weight_steps;
+  u32 own, lines, size, shift, steps, weight_steps;
 };
 
 // Charge each row that can afford it, and mark these rows.
@@ -57,9 +79,10 @@ extern "C" __global__ void __launch_bounds__(1024) charge_rows(const ChargeTask*
       u64 weight = ((const u16*)task->weight)[i];
       step = (weight * (task->steps - 1) + task->weight_steps - 1) / task->weight_steps;
     }
-    u32 line = label[i] == UNKNOWN_LABEL ? 2 : label[i] == task->own;
+    u32 known = task->lines - 1;
+    u32 line = label[i] == UNKNOWN_LABEL ? known : line_of(label[i], task->own, known);
     u32 entry = entry_of(task->size, task->shift, ((const int*)task->state)[i]);
-    int rest = left[i] - ((const int*)task->table)[(step * 3 + line) * task->size + entry];
+    int rest = left[i] - ((const int*)task->table)[(step * task->lines + line) * task->size + entry];
     ((u8*)task->active)[i] = rest >= 0;
     if (rest >= 0) left[i] = rest;
   }

@@ -157,6 +157,7 @@ class FeaturePosteriors:
 
     A round has so many `queries` of `cells` cells each. `scale` has the values of one grid step of
     gradients and of Hessians, and `slopes` the direction of each feature's effect: see `Effect`.
+    The effect of the feature `known`, if any, is public, and not measured.
 
     Attributes
     ----------
@@ -186,6 +187,7 @@ class FeaturePosteriors:
         slopes: Sequence[int],
         most_bins: int = BINS,
         queries: int = 1,
+        known: int | None = None,
     ) -> None:
         self.bins = [Bins.of(encoder, f, most_bins) for f in range(len(encoder.domain.features))]
         self._effects = [
@@ -199,6 +201,7 @@ class FeaturePosteriors:
         self._weights = np.full_like(self._evidence, 1 / len(VARIANCES))
         self._sizes, self._due = np.zeros(len(self.bins)), np.zeros(len(self.bins))
         self._n_queries = 0
+        self._measured = [f for f in range(len(self.bins)) if f != known]
         self._missing = np.zeros((len(self.bins), 4))
 
     def next_queries(self, count: int, generator: np.random.Generator) -> list[FeatureQuery]:
@@ -207,14 +210,15 @@ class FeaturePosteriors:
 
     def _next_features(self, count: int) -> list[int]:
         """Return each feature in turn, then those of a large or uncertain effect more often."""
-        features, before = len(self.bins), self._n_queries
+        measured, before = self._measured, self._n_queries
         self._n_queries += count
-        if before < FIRST_SWEEPS * features:
-            return [(before + number) % features for number in range(count)]
-        self._due += count * shares_of(self._sizes)
-        chosen = np.argsort(-self._due, kind="stable")[:count]
-        self._due[chosen] -= 1
-        return [int(feature) for feature in chosen]
+        if before < FIRST_SWEEPS * len(measured):
+            return [measured[(before + number) % len(measured)] for number in range(count)]
+        self._due[measured] += count * shares_of(self._sizes[measured])
+        chosen = np.argsort(-self._due[measured], kind="stable")[:count]
+        features = [measured[number] for number in chosen]
+        self._due[features] -= 1
+        return features
 
     def _cells_for(self, feature: int, generator: np.random.Generator) -> np.ndarray:
         """Return the cell of each bin in the next query about a feature."""

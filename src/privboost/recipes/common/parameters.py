@@ -20,6 +20,7 @@ from privboost._core.checks import (
     check_choice_or_count,
     check_count,
     check_flag,
+    check_number,
     check_part,
     check_share,
     check_size,
@@ -54,6 +55,11 @@ def share(or_else: int | None = None) -> Constraint:
 def part(or_else: int) -> Constraint:
     """Allow numbers strictly between 0 and 1, or the one of them that is `or_else`."""
     return Constraint(partial(check_part, or_else=or_else), "float")
+
+
+def between(low: float, high: float) -> Constraint:
+    """Allow numbers strictly between two others."""
+    return Constraint(partial(check_number, above=low, below=high), "float")
 
 
 def options(*choices: str) -> Constraint:

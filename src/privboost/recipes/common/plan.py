@@ -24,7 +24,7 @@ from privboost.accounts.account import BudgetAccount
 from privboost.data.encoding import Encoder
 from privboost.data.features import CategoricalFeature
 from privboost.data.targets import ClassTarget
-from privboost.losses.base import LossTable, loss_of
+from privboost.losses.base import Loss, LossTable, loss_of, losses_of
 from privboost.recipes.common.parameters import Parameters
 
 
@@ -86,16 +86,22 @@ class Task:
     def of(cls, target: Any, loss: str | None = None) -> Task:
         """Return the task of a declared target: classes (one-vs-rest beyond two), or a number.
 
-        The loss is that of classes, logistic by default.
+        The loss is the logistic one of classes, and the squared one of a number, by default.
         """
         if isinstance(target, ClassTarget):
             outputs = 1 if len(target.classes) == 2 else len(target.classes)
             return cls("classes", loss or "logistic", outputs)
-        return cls("number", "squared", 1)
+        own = (loss or "squared").partition(" ")[0]
+        return cls("number", loss if loss and own in losses_of("number") else "squared", 1)
 
     def table(self, gradient_clip: float, hessian_clip: float) -> LossTable:
         """Tabulate the loss for these clips of gradients and Hessians."""
-        return loss_of(self.target, self.loss).table(gradient_clip, hessian_clip)
+        return self.loss_instance.table(gradient_clip, hessian_clip)
+
+    @property
+    def loss_instance(self) -> Loss:
+        """The loss."""
+        return loss_of(self.target, self.loss)
 
 
 def grid_step(weight_bound: float | None) -> float:
@@ -191,6 +197,11 @@ class Plan(ABC):
     def assumptions(self) -> tuple[str, ...]:
         """Facts that are assumed to be public, besides the domain."""
         return ()
+
+    @property
+    def exposure_name(self) -> str | None:
+        """Name of the feature in proportion to which labels grow, if there is one."""
+        return None
 
     @property
     def is_exchanged(self) -> bool:

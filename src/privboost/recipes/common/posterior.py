@@ -146,16 +146,27 @@ def largest_value(features: int) -> float:
 class Noise:
     """Errors of a measurement: standard deviations of the noise in a cell's sums.
 
-    `gradient_variance` is the variance of gradients for a sum of Hessians of 1, without noise.
+    `gradient_variance` is the variance of gradients for a sum of Hessians of 1, without noise, and
+    `most_step` a bound of the step that one measurement asks for.
     """
 
     gradient: float | np.ndarray
     hessian: float | np.ndarray
     gradient_variance: float
+    most_step: float = math.inf
 
     def times(self, factor: np.ndarray) -> Noise:
         """Return the noise of cells, scaled by a factor each."""
-        return Noise(self.gradient * factor, self.hessian * factor, self.gradient_variance)
+        scaled = self.gradient * factor, self.hessian * factor
+        return Noise(*scaled, self.gradient_variance, self.most_step)
+
+    def bounded(self, descent: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """Return descents (minus gradients) whose steps are within the bound."""
+        if math.isinf(self.most_step):
+            return descent
+        most = self.most_step * weight
+        kept: np.ndarray = np.clip(descent, -most, most)
+        return kept
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,7 +292,7 @@ class Effect:
         weight = np.maximum(hessian, 0.5 * noise.hessian + 1.0)
         precision = 1 / (noise.gradient**2 + noise.gradient_variance * weight)
         current = posterior_kernels.by_cell(cell_of, within, self.values[:, None], len(weight))
-        measured = descent[:, None] + weight[:, None] * current
+        measured = noise.bounded(descent, weight)[:, None] + weight[:, None] * current
         prior, how = self.prior, (cell_of, within, weight, precision, measured, self.fade)
         posterior_kernels.add_measurement(prior.learned, *how, self.first, self.info, self.pull)
         known = (self.info, self.pull, prior.precision, prior.least, self.first)
@@ -408,7 +419,7 @@ def leaf_values(
     """
     weight, precision = weight_and_precision(hessian, noise)
     values, weights = np.zeros(len(weight)), np.zeros_like(belief)
-    _weigh(descent / weight, precision, VARIANCES, belief, values, weights)
+    _weigh(noise.bounded(descent, weight) / weight, precision, VARIANCES, belief, values, weights)
     return values, weights
 
 
