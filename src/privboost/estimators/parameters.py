@@ -155,11 +155,10 @@ class ClassWeightArguments(ClassArguments, WeightArguments):
 CLIPS_OF_A_NUMBER = """\
 Clips are in parts of half the width of the target clipping range.
 
-Where labels are skewed (counts, amounts), clipped gradients and labels draw predictions towards
-the median: at the defaults their mean was 10 to 63 % below that of the labels. A `gradient_clip`
-of 2 clips no gradient, with which it was 3 to 25 % below, and adds noise. A target on a log scale
-is no cure: its predictions are geometric means, near the median. See "Skewed labels" in
-docs/sharp_edges.md."""
+Where labels are skewed (counts, amounts), clipped gradients draw predictions towards the median;
+the last release (`calibration_share`) corrects their mean, but for its noise, and `findings` say
+how far it was off. A target on a log scale is no cure: its predictions are geometric means, near
+the median. See "Skewed labels" in docs/sharp_edges.md."""
 """Paragraphs in the docstring of every regressor."""
 
 _ATTRIBUTES = """\

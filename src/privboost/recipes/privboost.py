@@ -278,8 +278,8 @@ class PrivBoostParameters(Parameters):
         None,
         size(),
         "Bound of a row's gradient; a smaller clip means less noise and more bias. By default it "
-        "follows the released number of rows (0.25 to 1) for classes, and is 0.3 for a number; "
-        "with a log link it follows released counts by label.",
+        "follows the released number of rows (0.25 to 1) for classes, and released counts by label "
+        "for a number; with a log link it is in parts of the mean label.",
     )
     hessian_clip: float | None = parameter(
         None,
