@@ -26,8 +26,15 @@ from privboost import (
 from privboost.accounting.events import Planned
 from privboost.data.encoding import Encoder
 from privboost.engine.backend import LocalBackend
-from privboost.engine.queries import GRADIENT_COUNT, CellSums, NodeHistograms, ScoreCounts, TreeSums
-from privboost.engine.updates import Charge, Start, UsePart
+from privboost.engine.queries import (
+    GRADIENT_COUNT,
+    CellSums,
+    NodeHistograms,
+    PredictionSums,
+    ScoreCounts,
+    TreeSums,
+)
+from privboost.engine.updates import Charge, OpenBudgets, Start, UsePart
 from privboost.federated import federation as preparation
 from privboost.federated import handshake
 from privboost.federated.aggregation import Quorum
@@ -438,6 +445,17 @@ def test_nobody_else_charges_rows_or_tells_them_odd_things():
         run.load.source.session.note(note)
         with pytest.raises(FederationError, match=r"'p0': (failure: ValueError|messages: )"):
             backend.sum(TreeSums((stump(),)), run.plan.leaf)
+
+
+@pytest.mark.parametrize("trust", ["server", "distributed"])
+def test_rows_with_budgets_are_asked_at_their_own_states_alone(trust):
+    """A server would have rows pay at one state, and add what stands at another."""
+    run, backend = open_run(make(init_share=0, extra_estimators=9), federate(FRAME, 3, trust=trust))
+    start(run, backend)
+    backend.apply(OpenBudgets())
+    backend.sum(TreeSums((stump(),)), run.plan.leaf)
+    with pytest.raises(FederationError, match="their own states only"):
+        backend.sum(PredictionSums(np.zeros(0, dtype=np.int32), 1), run.plan.leaf)
 
 
 def test_an_exchange_that_costs_more_is_refused():

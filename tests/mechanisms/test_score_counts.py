@@ -15,7 +15,14 @@ from privboost.accounting.ledger import Ledger
 from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease
 from privboost.data.encoding import Encoder
 from privboost.engine.backend import LocalBackend
-from privboost.engine.queries import GRADIENT_HESSIAN, HESSIAN, CellSums, ScoreCounts, TreeSums
+from privboost.engine.queries import (
+    GRADIENT_HESSIAN,
+    HESSIAN,
+    CellSums,
+    PredictionSums,
+    ScoreCounts,
+    TreeSums,
+)
 from privboost.engine.updates import Charge, CloseBudgets, OpenBudgets, Price, Start
 from privboost.losses.logistic import LOGISTIC
 from privboost.mechanisms.curator import Curator
@@ -87,6 +94,22 @@ def test_counts_are_charged_to_the_ledger_and_to_no_row():
         curator.sums(TreeSums((stump(),)), LEAF)  # which was paid within the budgets only
     with pytest.raises(ValueError, match="none can be opened again"):
         curator.open_budget(LIFE)
+
+
+def test_rows_with_budgets_pay_for_their_own_states_alone(monkeypatch):
+    """The twin reads a table at bounded predictions: rows are charged nothing, and add much."""
+    _, blocks = rows_for(CLASSES, False)
+
+    def ask():
+        curator, ledger = curator_for([Planned(LIFE, 1)], blocks)
+        curator.publish(Start(LOGISTIC.table(0.3, 0.1)))
+        curator.open_budget(LIFE)
+        return curator.sums(PredictionSums(EDGES[:0], 1), replace(LEAF, shares=(0.8, 0.2))), ledger
+
+    with pytest.raises(ValueError, match="their own states only"):
+        ask()
+    monkeypatch.setattr(PredictionSums, "at_own_states", True)
+    assert ask()[0].any()
 
 
 def test_only_the_curator_closes_budgets():

@@ -186,6 +186,45 @@ def test_the_covering_release_uses_no_unit_put_aside():
         turned.use_aside()
 
 
+def test_every_parallel_release_is_covered_when_units_are_put_aside():
+    """One covered by a release that was made, or reserved later, would cost what nobody states."""
+    other = replace(TRAINING, what="other")
+    second = ParallelRelease.of("second", other, 1.0, 0.3, CLIP_STEPS)
+    curator = curator_of(blocks_of(), plan=[Planned(other, 1), Planned(second, 1)])
+    measure(curator, other)
+    with pytest.raises(BudgetError, match="spent already: other"):
+        curator.put_aside(0.3, aside(1.0))
+    strange = ParallelRelease.of("strange", other, 1.0, 0.4, CLIP_STEPS)
+    mixed = curator_of(blocks_of(), plan=[Planned(other, 1), Planned(strange, 1)])
+    with pytest.raises(BudgetError, match="not of the units that are put aside: strange"):
+        mixed.put_aside(0.3, aside(1.0))
+    later = curator_of(blocks_of())
+    later.put_aside(0.3, aside(1.0))
+    later._ledger.reserve([Planned(other, 1), Planned(second, 1)])
+    later.use_aside()
+    with pytest.raises(ValueError, match="before units were put aside"):
+        later.sums(ScoreCounts(EDGES, 1), second)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_where_it_is_not_known_which_units_count_nothing_is_released(turned, monkeypatch):
+    curator = curator_of(blocks_of())
+    if turned:
+        curator.put_aside(0.3, aside(1.0))
+
+    def fail(update):
+        raise RuntimeError("a worker is lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(curator._backend, "apply", fail)
+        with pytest.raises(RuntimeError, match="lost"):
+            curator.use_aside() if turned else curator.put_aside(0.3, aside(1.0))
+    with pytest.raises(ValueError, match="nothing more is released"):
+        measure(curator)
+    with pytest.raises(ValueError, match=r"nothing more|no units|count already"):
+        curator.sums(ScoreCounts(EDGES, 1), aside(1.0))
+
+
 def test_only_sums_that_leave_units_out_are_released_once_some_are_put_aside():
     """Texts are counted whatever the label is, and votes count rows without one."""
     votes, texts = (

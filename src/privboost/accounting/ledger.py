@@ -201,6 +201,21 @@ class Ledger:
         if not counts or self._left[event] != sum(counts) or event in self._spent:
             raise BudgetError(f"not reserved, or spent already: {event.what}")
 
+    def check_parallel(self, fraction: float) -> frozenset[ParallelRelease]:
+        """Return the reserved parallel releases; refuse them unless all may still be covered.
+
+        Neither they nor the releases that cover them were made or exchanged, and all are of this
+        fraction of the units.
+        """
+        events = [planned.event for planned in self._reserved]
+        parallel = frozenset(event for event in events if isinstance(event, ParallelRelease))
+        for event in parallel:
+            if event.fraction != fraction:
+                raise BudgetError(f"not of the units that are put aside: {event.what}")
+            self.check_unspent(event)
+            self.check_unspent(event.covered_by)
+        return parallel
+
     def adopt(self, budget: IndividualBudget, used: int) -> None:
         """Continue a budget that an earlier ledger has charged and partly used."""
         self._open[budget] = used

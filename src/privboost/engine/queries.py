@@ -98,6 +98,9 @@ class Query(Message, ABC):
 class SumQuery(Query):
     """Sums of the rows' statistics by cell, over all rows or a Poisson sample of them."""
 
+    at_own_states: ClassVar[bool] = True
+    """Whether statistics are read at the rows' own states, at which individual budgets pay."""
+
     @property
     @abstractmethod
     def output(self) -> int:
@@ -289,6 +292,7 @@ class PredictionSums(SumQuery, tag="PredictionSums"):
         As in `SumQuery`.
     """
 
+    at_own_states: ClassVar[bool] = False
     statistics: ClassVar[tuple[str, ...]] = GRADIENT_COUNT
     edges: np.ndarray
     limit: int

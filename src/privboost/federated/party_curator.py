@@ -46,6 +46,7 @@ from privboost.engine.queries import (
 from privboost.engine.updates import UsePart
 from privboost.federated.aggregation import Quorum
 from privboost.mechanisms.curator import Curator
+from privboost.mechanisms.individual_filter import need_own_states
 from privboost.mechanisms.sensitivity import (
     check_sensitivity,
     check_sum_sensitivity,
@@ -143,6 +144,8 @@ class PartyCurator(Curator):
         """Charge an event, and return the sums to be added to those of other parties."""
         try:
             check_query_sensitivity(query, event, self._contribution)
+            if self._payments.are_open and isinstance(query, SumQuery):
+                need_own_states(query)
         except ValueError as error:  # it names the query and the event alone
             raise FederationError(f"plan: {error}") from None
         return self._answer(query, event)

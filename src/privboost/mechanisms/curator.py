@@ -29,7 +29,7 @@ from privboost.data.design_matrix import Terms
 from privboost.engine.backend import Backend
 from privboost.engine.queries import GramSums, LinearSums, Query, SumQuery, TreeSums
 from privboost.engine.updates import SetClippingRange, SetTerms, Update, UsePart
-from privboost.mechanisms.individual_filter import Payments
+from privboost.mechanisms.individual_filter import Payments, need_own_states
 from privboost.mechanisms.sensitivity import (
     check_noisy,
     check_sensitivity,
@@ -86,7 +86,8 @@ class Curator:
         self._group: _Group | None = None
         self._terms: Terms | None = None
         self._put_aside: Sample | None = None
-        self._counts_aside = False
+        self._counts_aside = self._unsure = False
+        self._parallel: frozenset[ParallelRelease] = frozenset()
         self._range = FULL_RANGE
 
     @property
@@ -128,6 +129,7 @@ class Curator:
         check_sum_sensitivity(query, event, self._contribution)
         if self._payments.are_open and isinstance(event, GaussianRelease):
             self._check_no_group()
+            need_own_states(query)
             self._ledger.charge_within(event)
             self._payments.charge_rows(query, event)
             stream = self._next_stream()
@@ -315,17 +317,21 @@ class Curator:
 
         Privacy
         -------
-        Spends nothing. Coins do not depend on the rows, and nobody learns them. The release that
-        covers `event` must not be made yet: then no unit put aside takes part in it, or in what
-        replaces it.
+        Spends nothing. Coins do not depend on the rows, and nobody learns them. The releases that
+        cover `event`, and all other parallel releases of the plan, must not be made yet: then no
+        unit put aside takes part in them, or in what replaces them.
         """
-        self._check_covered(fraction, event)
+        if event.fraction != fraction:
+            raise ValueError("another fraction of the units is put aside than the event says")
+        parallel = self._ledger.check_parallel(fraction)
+        if event not in parallel:
+            raise BudgetError(f"not reserved: {event.what}")
         if self._contribution.rows > 1:
             raise ValueError("units of several rows may be put aside in part: use max_rows=1")
         if self._put_aside is not None or self._payments.are_open or self._group is not None:
             raise ValueError("units are put aside once, before rows pay and samples are drawn")
-        self._put_aside = self._coins(fraction)
-        self._backend.apply(UsePart(self._put_aside, False))
+        self._put_aside, self._parallel = self._coins(fraction), parallel
+        self._use_part(self._put_aside, False)
 
     def use_aside(self) -> None:
         """Have only the units put aside count, with nonconformity as states.
@@ -337,14 +343,13 @@ class Curator:
         if self._put_aside is None or self._counts_aside:
             raise ValueError("no units are put aside, or they count already")
         self._counts_aside = True
-        self._backend.apply(UsePart(self._put_aside, True))
+        self._use_part(self._put_aside, True)
 
-    def _check_covered(self, fraction: float, event: ParallelRelease) -> None:
-        """Refuse to put units aside if the release that covers it was made or exchanged."""
-        if event.fraction != fraction:
-            raise ValueError("another fraction of the units is put aside than the event says")
-        self._ledger.check_unspent(event)
-        self._ledger.check_unspent(event.covered_by)
+    def _use_part(self, coins: Sample, aside: bool) -> None:
+        """Have a part of the units count; where that fails, nothing more is released."""
+        self._unsure = True
+        self._backend.apply(UsePart(coins, aside))
+        self._unsure = False
 
     def _coins(self, fraction: float) -> Sample:
         """Return the units to put aside, by a fresh key."""
@@ -372,8 +377,12 @@ class Curator:
         check_noisy(event)
         if self._put_aside is not None and not isinstance(event, GaussianRelease):
             raise ValueError("once units are put aside, only Gaussian sums leave them out")
+        if self._unsure:
+            raise ValueError("it is not known which units count: nothing more is released")
         if isinstance(event, ParallelRelease) != self._counts_aside:
             raise ValueError(f"this release is not of the units that count now: {event.what}")
+        if isinstance(event, ParallelRelease) and event not in self._parallel:
+            raise ValueError(f"not reserved before units were put aside: {event.what}")
         if self._payments.are_open:
             raise ValueError("rows have budgets: only Gaussian releases charge them")
         if self._group is not None:

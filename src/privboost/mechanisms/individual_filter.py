@@ -66,6 +66,12 @@ def _in_steps(part: np.ndarray) -> np.ndarray:
     return np.where(part > 0, np.maximum(steps, 1), 0).astype(np.int32)
 
 
+def need_own_states(query: SumQuery) -> None:
+    """Refuse a query that reads statistics at other states than those at which rows are charged."""
+    if not query.at_own_states:
+        raise ValueError("rows with budgets pay for what is read at their own states only")
+
+
 class Payments:
     """Individual budgets of the rows, from the curator's side, and the prices that rows pay.
 
