@@ -110,8 +110,9 @@ def check_codes(device):
 
 
 def check_fits(device):
-    """Budgets, and votes."""
-    for name in ("sbdt 0, two classes", "LazyBBClassifier 0", "LazyBBClassifier 2"):
+    """Budgets, votes, and labels in bins."""
+    trees = ("sbdt 0, two classes", "LazyBBClassifier 0", "LazyBBClassifier 2")
+    for name in (*trees, "PrivBoostRegressor, poisson"):
         fit = ALL[name]
         assert bytes_of(fit(backend=opens(CudaBackend, devices=[device]))) == bytes_of(fit())
 
