@@ -8,7 +8,8 @@ import pytest
 from privboost import PrivBoostClassifier, PrivBoostRegressor
 from privboost._core.grid import SCORE_STEPS
 from privboost.federated.agreement import shared_parameters
-from privboost.recipes.common.interactions import Allowed, CodeQuantiles, Interactions
+from privboost.recipes.common.allowed_interactions import Allowed
+from privboost.recipes.common.interactions import CodeQuantiles, Interactions
 from privboost.recipes.common.posterior import (
     VARIANCES,
     Effect,

@@ -21,13 +21,13 @@ from privboost.mechanisms.curator import Curator
 from privboost.models.additive import AdditiveScores
 from privboost.models.interactions import InteractionScores
 from privboost.randomness.keystream import KeyStream, public_generator
+from privboost.recipes.common.allowed_interactions import named_in
 from privboost.recipes.common.plan import Budget
 from privboost.recipes.common.target_range import TargetRange
 from privboost.recipes.privboost import (
     PrivBoostParameters,
     PrivBoostPlan,
     boost_privboost,
-    named_in,
     plan_privboost,
 )
 

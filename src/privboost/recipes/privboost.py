@@ -11,15 +11,14 @@ are counted by score and class, and two numbers calibrate probabilities.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
 
-from privboost._core.checks import check_count, did_you_mean, is_number, shown
 from privboost._core.grid import SCORE_STEPS
 from privboost._core.progress import Track
 from privboost.accounting.events import Planned
@@ -34,6 +33,12 @@ from privboost.models.additive import AdditiveScores
 from privboost.models.forest import Forest
 from privboost.models.interactions import InteractionScores, PairValues
 from privboost.models.trees import TreeScores
+from privboost.recipes.common.allowed_interactions import (
+    Allowed,
+    check_groups,
+    check_interactions,
+    check_named,
+)
 from privboost.recipes.common.feature_posteriors import BINS, FINE_BINS, FeaturePosteriors
 from privboost.recipes.common.initial_score import (
     initial_release,
@@ -41,7 +46,7 @@ from privboost.recipes.common.initial_score import (
     publish_initial_scores,
     release_initial_scores,
 )
-from privboost.recipes.common.interactions import Allowed, Interactions
+from privboost.recipes.common.interactions import Interactions
 from privboost.recipes.common.intervals import plan_intervals
 from privboost.recipes.common.log_scale import (
     Exposure,
@@ -151,64 +156,6 @@ _MOST_CLIP = 1e3
 _PAIR_SWEEPS = 8
 """Measurements of each pair, where pairs are named or their number is limited."""
 
-_MOST_PAIRS = 500
-"""Most pairs that are named, or allowed."""
-
-
-def _check_interactions(name: str, value: Any) -> bool | int | tuple[tuple[str, str], ...]:
-    """Return whether there are interactions, the most pairs, or the named pairs, each once."""
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
-    if is_number(value):
-        return check_count(name, value, least=0, most=_MOST_PAIRS) or False
-    listed = [value] if isinstance(value, str) else value
-    if not isinstance(listed, Sequence) or not listed:
-        raise ValueError(
-            f'{name} must be True, False, a number of pairs, or pairs such as ["age*income"]; '
-            f"{shown(value)} is not"
-        )
-    pairs = [_named_pair(name, each) for each in listed]
-    if len(pairs) > _MOST_PAIRS:
-        raise ValueError(f"{name} must be at most {_MOST_PAIRS} pairs; these are {len(pairs)}")
-    return tuple({frozenset(pair): pair for pair in reversed(pairs)}.values())[::-1]
-
-
-def _named_pair(name: str, value: Any) -> tuple[str, str]:
-    """Return the two features of "age*income", or of a pair of names."""
-    parts = [part.strip() for part in value.split("*")] if isinstance(value, str) else value
-    fine = isinstance(parts, Sequence) and len(parts) == 2 and parts[0] != parts[1]
-    if not fine or not all(isinstance(part, str) and part for part in parts):
-        raise ValueError(
-            f'{name}: a pair is two different features, "age*income" or ("age", "income"); '
-            f"{shown(value)} is not"
-        )
-    return str(parts[0]), str(parts[1])
-
-
-_SHORTHANDS = {
-    "pairwise": "pairs without trees are interactions=10 (a number), or the pairs themselves",
-    "no_interactions": "a model without interactions is interactions=False",
-}
-"""What scikit-learn's strings for groups are here."""
-
-
-def _check_groups(name: str, value: Any) -> tuple[tuple[str, ...], ...]:
-    """Return groups of names of features, as sorted tuples."""
-    hint = _SHORTHANDS.get(value, "") if isinstance(value, str) else ""
-    rule = f'{name} must be groups of names of features, such as [["age", "income"], ["job"]]'
-    if value is None:
-        return ()
-    if isinstance(value, str) or not isinstance(value, Iterable) or isinstance(value, Mapping):
-        raise ValueError(f"{rule}; {shown(value)} is not{hint and f': {hint}'}")
-    groups = []
-    for group in value:
-        fine = isinstance(group, Iterable) and not isinstance(group, str | Mapping)
-        names = list(group) if fine else []
-        if not names or not all(isinstance(each, str) for each in names):
-            raise ValueError(f"{rule}; {shown(group)} is no such group")
-        groups.append(tuple(sorted(set(map(str, names)))))
-    return tuple(sorted(set(groups)))
-
 
 @dataclass(frozen=True, kw_only=True)
 class PrivBoostParameters(Parameters):
@@ -259,7 +206,7 @@ class PrivBoostParameters(Parameters):
     )
     interactions: bool | int | tuple[tuple[str, str], ...] = parameter(
         True,
-        Constraint(_check_interactions, 'bool, int or list such as ["age*income"]'),
+        Constraint(check_interactions, 'bool, int or list such as ["age*income"]'),
         "Whether features are measured jointly as well, in pairs and by random trees, where the "
         "released number of rows says that it pays. A number is the most pairs (for each class "
         "beyond two classes), without trees: those are kept that explain most. A list has the "
@@ -268,7 +215,7 @@ class PrivBoostParameters(Parameters):
     )
     interaction_constraints: tuple[tuple[str, ...], ...] = parameter(
         None,
-        Constraint(_check_groups, "list of lists of names"),
+        Constraint(check_groups, "list of lists of names"),
         "Groups of features of which only members of one group interact: a pair, and all of a "
         "tree, is within a group. A feature may be in several; of one in none there is its own "
         "effect alone. By default all may interact.",
@@ -787,7 +734,9 @@ def plan_privboost(
         raise ValueError('conformal_fraction must be 0 unless a number has loss="squared"')
     check_calibration(last, target, basis.task.loss)
     check_slopes(settings.monotone, encoder, outputs)
-    _check_named(settings, encoder)
+    check_named(
+        settings.interactions, settings.interaction_constraints, encoder.domain.feature_names
+    )
     shares, range_share = (1 - settings.hessian_share, settings.hessian_share), settings.span_share
     rest = 1 - settings.init_share - last - range_share
     kind: type[NoisySums] = LaplaceRelease if pure else GaussianRelease
@@ -849,28 +798,6 @@ def _check_exposure(settings: PrivBoostParameters, encoder: Encoder, target: str
     pairs = settings.interactions if isinstance(settings.interactions, tuple) else ()
     if any(settings.exposure in pair for pair in pairs):
         raise ValueError(f"interactions: {settings.exposure!r} is the exposure, which has none")
-
-
-def named_in(interactions: Any, groups: Any) -> list[str]:
-    """Return the features that two unchecked parameters name; none where they are not allowed."""
-    try:
-        pairs = _check_interactions("interactions", interactions)
-        listed = [*_check_groups("interaction_constraints", groups)]
-    except ValueError:
-        return []
-    return list(dict.fromkeys(chain(*(pairs if isinstance(pairs, tuple) else ()), *listed)))
-
-
-def _check_named(settings: PrivBoostParameters, encoder: Encoder) -> None:
-    """Refuse interactions of features that are not there."""
-    pairs = settings.interactions if isinstance(settings.interactions, tuple) else ()
-    groups = settings.interaction_constraints
-    for name, listed in (("interactions", pairs), ("interaction_constraints", groups)):
-        for feature in dict.fromkeys(chain.from_iterable(listed)):
-            if feature not in encoder.domain.feature_names:
-                hint = did_you_mean(feature, encoder.domain.feature_names)
-                end = f"; {hint}" if hint else ""
-                raise ValueError(f"{name}: there is no feature {feature!r}{end}")
 
 
 def boost_privboost(

@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, combinations
 
 import numpy as np
 
 from privboost._core.compilation import compiled
 from privboost._core.grid import SCORE_STEPS
+from privboost.recipes.common.allowed_interactions import Allowed
 from privboost.recipes.common.monotone import CellOrder
 from privboost.recipes.common.posterior import (
     JOINT,
@@ -44,65 +44,8 @@ AGAIN = 0.25
 _MOST_PAIRS = 150
 """Approximate number of measurements of pairs, at most half of all."""
 
-_TRIED = 3
-"""Pairs that are measured once for each that is kept, where their number is limited."""
-
 _NEWS = 0.1
 """Weight of one measurement in the prior of its kind (pair or tree)."""
-
-
-@dataclass(frozen=True)
-class Allowed:
-    """Interactions that a model may have, from its parameters.
-
-    Attributes
-    ----------
-    groups : tuple of tuples of int
-        Features that may interact with each other, in ascending order: two at least in each group.
-    slopes : tuple of int
-        Direction of each feature's effect, 0 for any.
-    pairs : tuple of pairs of int, or None
-        The pairs there are, the lower feature first. None leaves them to released values.
-    most_pairs : int or None
-        The largest number of pairs. None is any number; it, or `pairs`, leaves no trees.
-    """
-
-    groups: tuple[tuple[int, ...], ...]
-    slopes: tuple[int, ...]
-    pairs: tuple[tuple[int, int], ...] | None = None
-    most_pairs: int | None = None
-
-    @cached_property
-    def _n_possible(self) -> int:
-        """The number of pairs that the groups allow, counted up to all that are tried."""
-        most, found = _TRIED * (self.most_pairs or 0), set[tuple[int, ...]]()
-        for pair in chain.from_iterable(combinations(group, 2) for group in self.groups):
-            if len(found) == most:
-                break
-            found.add(pair)
-        return len(found)
-
-    @property
-    def n_pairs(self) -> int | None:
-        """The number of pairs of the model, or None if there may be any, and trees."""
-        if self.pairs is not None:
-            return len(self.pairs)
-        return None if self.most_pairs is None else min(self.most_pairs, self._n_possible)
-
-    @property
-    def n_tried(self) -> int:
-        """The number of pairs that are measured once, to keep the best of them."""
-        if self.pairs is not None or self.most_pairs is None:
-            return 0
-        return self._n_possible if self._n_possible > self.most_pairs else 0
-
-    def largest_pairs(self, sizes: np.ndarray, count: int) -> list[tuple[int, int]]:
-        """Return so many pairs of the features of the largest sizes, which are positive."""
-        found: set[tuple[int, int]] = set()
-        for group in self.groups:  # a pair has as many before it as features before its smaller one
-            first = sorted(group, key=lambda feature: -sizes[feature])[: count + 1]
-            found.update(combinations(sorted(first), 2))
-        return sorted(found, key=lambda pair: (-sizes[pair[0]] * sizes[pair[1]], pair))[:count]
 
 
 @dataclass(frozen=True, eq=False)
