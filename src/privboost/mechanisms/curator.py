@@ -321,11 +321,7 @@ class Curator:
         cover `event`, and all other parallel releases of the plan, must not be made yet: then no
         unit put aside takes part in them, or in what replaces them.
         """
-        if event.fraction != fraction:
-            raise ValueError("another fraction of the units is put aside than the event says")
-        parallel = self._ledger.check_parallel(fraction)
-        if event not in parallel:
-            raise BudgetError(f"not reserved: {event.what}")
+        parallel = self._check_covered(fraction, event)
         if self._contribution.rows > 1:
             raise ValueError("units of several rows may be put aside in part: use max_rows=1")
         if self._put_aside is not None or self._payments.are_open or self._group is not None:
@@ -344,6 +340,15 @@ class Curator:
             raise ValueError("no units are put aside, or they count already")
         self._counts_aside = True
         self._use_part(self._put_aside, True)
+
+    def _check_covered(self, fraction: float, event: ParallelRelease) -> frozenset[ParallelRelease]:
+        """Return all parallel releases; refuse to put units aside unless all may be covered."""
+        if event.fraction != fraction:
+            raise ValueError("another fraction of the units is put aside than the event says")
+        parallel = self._ledger.check_parallel(fraction)
+        if event not in parallel:
+            raise BudgetError(f"not reserved: {event.what}")
+        return parallel
 
     def _use_part(self, coins: Sample, aside: bool) -> None:
         """Have a part of the units count; where that fails, nothing more is released."""
