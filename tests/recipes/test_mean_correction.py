@@ -101,7 +101,7 @@ def residuals(noise, slope=1.0, shift=0.0, rows=10_000.0):
     moved = (slope - 1) * scores + shift
     total = np.bincount(cell, moved) * rows / len(scores)
     typical = np.rint(scores * SCORE_STEPS).astype(np.int32)
-    return Residuals(edges, total, np.full(4, rows / 4), noise, noise), typical
+    return Residuals(edges, total, np.full(4, rows / 4), noise), typical
 
 
 def test_a_planted_line_is_found_and_noise_hides_it():
@@ -118,7 +118,7 @@ def test_a_planted_line_is_found_and_noise_hides_it():
 def test_one_cell_moves_the_mean_alone():
     """Bounded predictions count: a shift that bounds swallow is made up for."""
     typical = np.array([-1, -1, 0, 1] * 50, dtype=np.int32) * SCORE_STEPS
-    released = Residuals(np.empty(0), np.array([20.0]), np.array([200.0]), 0.01, 0.01)
+    released = Residuals(np.empty(0), np.array([20.0]), np.array([200.0]), 0.01)
     slope, shift = fit_correction(released, typical, bias=1.0).line
     assert slope == 1.0
     scores = typical / SCORE_STEPS

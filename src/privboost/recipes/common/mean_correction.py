@@ -1,7 +1,7 @@
 """Correction of a number's mean: a slope and a shift of predictions, fitted to released residuals.
 
 A clip of gradients biases predictions at every ε: of skewed labels a clipped fit finds something
-between mean and median. So the last release are sums of labels less predictions, and counts, in a
+between mean and median. So the last release has sums of labels less predictions, and counts, in a
 few cells of the prediction. The line through predictions that explains them best, given their
 noise, corrects the mean; where noise hides the bias that a clip can have, the line stays as it is.
 """
@@ -49,10 +49,11 @@ _SHARES = (0.9, 0.1)
 """Shares of residuals and of counts in the release."""
 
 _MOST_CELLS = 12
+"""Most cells of predictions."""
 _SLOPE_SIGNAL = 0.1
 """Deviation of predictions that noise may hide in a cell, in parts of that of all predictions."""
 _SLOPE_PRIOR = 0.5
-"""Prior standard deviation of the slope's logarithm."""
+"""Prior standard deviation of the slope, around 1."""
 _SHIFT_PRIOR = 0.03
 """Least prior standard deviation of the shift, in half widths of the range."""
 _SPREAD = 0.05
@@ -92,15 +93,14 @@ class Residuals:
         Edges of the cells of predictions, without the outer two.
     total, rows : float arrays
         Noisy sums of labels less predictions, and noisy counts.
-    total_noise, rows_noise : float
-        Their standard deviations.
+    total_noise : float
+        Standard deviation of a sum.
     """
 
     edges: np.ndarray
     total: np.ndarray
     rows: np.ndarray
     total_noise: float
-    rows_noise: float
 
 
 def release_residuals(
@@ -120,9 +120,7 @@ def release_residuals(
     edges = _edges(typical, _cells_for(rows, noise, typical / SCORE_STEPS))
     sums = curator.sums(PredictionSums(edges, SCORE_STEPS), release)
     total = -RESIDUAL_CLIP * step * sums[:, 0]
-    return Residuals(
-        edges / SCORE_STEPS, total, step * sums[:, 1], noise, float(release.deviations[1]) * step
-    )
+    return Residuals(edges / SCORE_STEPS, total, step * sums[:, 1], noise)
 
 
 def _cells_for(rows: float, noise: float, typical: np.ndarray) -> int:
