@@ -3,7 +3,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privboost._core.grid import BUDGET_STEPS, CLIP_STEPS, WEIGHT_CLASSES, WEIGHT_STEPS
+from privboost._core.grid import (
+    BUDGET_STEPS,
+    CLIP_STEPS,
+    WEIGHT_CLASSES,
+    WEIGHT_STEPS,
+    Contribution,
+)
 from privboost.accounting.accountants import GdpAccountant, RdpAccountant
 from privboost.accounting.events import Planned
 from privboost.accounting.formulas import gdp_epsilon, rdp_to_epsilon, subsampled_gaussian_rdp
@@ -30,7 +36,7 @@ BUDGETS = [(GAUSSIAN, EVENT), (RENYI, SAMPLED)]
 
 
 def table_of(budget, loss, event, statistics=GRADIENT_HESSIAN):
-    return charge_table(budget, event, loss, statistics, weighted=True)
+    return charge_table(budget, event, loss, statistics, Contribution(weighted=True))
 
 
 def rows_for(target, weighted):
@@ -235,13 +241,13 @@ def test_a_replayed_log_is_priced_by_its_last_loss():
     narrow, wide = LOGISTIC.table(1.0, 0.25), LOGISTIC.table(0.1, 0.05)
     log = [Start(narrow), OpenBudgets(), UseLoss(wide)]
     backend = Log()
-    payments = Payments(backend, weighted=False)
+    payments = Payments(backend, Contribution())
     payments.replay(log, [budget])
     payments.charge_rows(query, event)
     assert backend.updates[:3] == log
     (price,) = (update for update in backend.updates if isinstance(update, Price))
     wanted, too_low = (
-        charge_table(budget, event, loss, GRADIENT_HESSIAN, weighted=False)
+        charge_table(budget, event, loss, GRADIENT_HESSIAN, Contribution())
         for loss in (wide, narrow)
     )
     np.testing.assert_array_equal(price.tables[0], wanted)

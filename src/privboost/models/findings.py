@@ -15,6 +15,7 @@ from scipy.special import expit
 
 from privboost._core.errors import FitWarning
 from privboost._core.grid import FULL_RANGE, LABEL_STEPS, SCORE_STEPS
+from privboost._core.unit import contribution_of
 from privboost._core.warnings import warn
 from privboost.data.features import CategoricalFeature, DateFeature, DurationFeature
 from privboost.data.rows import Codes
@@ -334,7 +335,7 @@ def _delta(view: _View) -> Iterator[Finding]:
     rows = model.scores.least_rows()
     if rows is None or view.noiseless:
         return
-    units = rows / (1 if model.domain.unit is None else model.domain.unit.max_rows)
+    units = rows / contribution_of(model.domain.unit).unit_weight
     if privacy.delta * units >= _DELTA_PART:
         text = (
             f"delta is {privacy.delta:.2g}, and noisy counts amount to {units:.2g} protected "

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 from privboost._core.checks import check_number, check_size, is_number, keep_checked
 from privboost._core.grid import CLIP_STEPS, MAX_SIGMA, WEIGHT_STEPS, Contribution
+from privboost._core.unit import contribution_of
 from privboost.accounting.accountants import Accountant, choose_accountant
 from privboost.accounting.calibration import LEAST_DELTA, by_shares, calibrate
 from privboost.accounting.events import Event, Exact, Planned
@@ -233,6 +234,10 @@ class PlanBasis:
     accountant: str
     loss: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.weight_bound is None and self.contribution.weighted:
+            raise ValueError("rows that share the weight of a unit have weights")
+
     @cached_property
     def task(self) -> Task:
         """Learning task."""
@@ -241,15 +246,13 @@ class PlanBasis:
     @cached_property
     def contribution(self) -> Contribution:
         """Bound of one protected unit's contribution."""
-        unit = self.encoder.domain.unit
-        rows = 1 if unit is None else unit.max_rows
-        return Contribution(weighted=self.weight_bound is not None, rows=rows)
+        return contribution_of(self.encoder.domain.unit, self.weight_bound is not None)
 
     @property
     def bound(self) -> dict[str, Any]:
         """Bound of one protected unit's contribution to sums of clipped rows, as events take it."""
-        rows = self.contribution.rows
-        return {"steps": self.contribution.row_steps * rows, "rows": rows}
+        own = self.contribution
+        return {"steps": own.row_steps * own.unit_weight, "rows": own.rows}
 
     @property
     def n_numbers(self) -> int:
