@@ -21,6 +21,7 @@ from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 ROWS = 1000
 PURE = {"delta": 0.0}
 UNIT = {"column": "person", "max_rows": 3}
+SHARED = {"column": "person", "max_rows": 7, "weighting": "units"}
 TARGETS = {"two classes": CLASSES, "three classes": THREE, "numbers": NUMBER}
 WEIGHTS = "sample_weight_bound"
 
@@ -96,6 +97,8 @@ def basic_fits():
         target, weighted = CLASSES if task == "classes" else NUMBER, takes_weights(recipe, task)
         yield Fit(f"{recipe.name}, pure", recipe.name, target, False, PURE)
         yield Fit(f"{recipe.name}, units", recipe.name, target, weighted, {}, UNIT)
+        if recipe.name != "lazybb":  # which takes no weights
+            yield Fit(f"{recipe.name}, shared weights", recipe.name, target, False, {}, SHARED)
 
 
 BASIC = {fit.name: fit for fit in basic_fits()}
@@ -142,6 +145,8 @@ OWN = [
     Fit("PrivBoostRegressor, pure quantile", "privboost", NUMBER, False, HIGH | PURE),
     Fit("PrivBoostRegressor, exposure", "privboost", NUMBER, True, EXPOSED),
     Fit("PrivBoostRegressor, units", "privboost", NUMBER, False, COUNTS, UNIT),
+    Fit("PrivBoostRegressor, shared weights", "privboost", NUMBER, True, {}, SHARED),
+    Fit("SBDTClassifier, shared weights", "sbdt", THREE, True, {"extra_estimators": 10}, SHARED),
     Fit("PrivBoostRegressor, pure", "privboost", NUMBER, False, COUNTS | PURE),
     Fit("DPXGBClassifier 0", "dpxgb", CLASSES, False, HESSIANS),
     Fit("DPXGBClassifier 1", "dpxgb", THREE, True, {"features": 3, "greedy_depth": 2}),

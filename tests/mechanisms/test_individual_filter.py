@@ -9,6 +9,7 @@ from privboost._core.grid import (
     WEIGHT_CLASSES,
     WEIGHT_STEPS,
     Contribution,
+    SharedContribution,
 )
 from privboost.accounting.accountants import GdpAccountant, RdpAccountant
 from privboost.accounting.events import Planned
@@ -123,6 +124,34 @@ def test_no_row_exceeds_its_budget_and_the_sums_are_of_those_who_pay(
     assert active.any()
     # Rounding up costs little: who was dropped had nearly spent its budget.
     assert (charged / BUDGET_STEPS >= spent).all()
+
+
+def cost_of_a_unit(contribution, shares, rounds=60):
+    """What rows that are alike and share a weight cost together, in budgets, until they sit out.
+
+    A row of full gradients is charged by its weight class; a unit's exact cost is that of its whole
+    contribution.
+    """
+    loss = LOGISTIC.table(0.1, 1e-3)
+    tables = charge_table(GAUSSIAN, EVENT, loss, GRADIENT_HESSIAN, contribution)
+    classes = -(-np.array(shares) * WEIGHT_CLASSES // WEIGHT_STEPS)
+    price, spent, cost = tables[classes, 1, loss.size // 2], np.zeros(len(shares), np.int64), 0.0
+    share = cost_of(GAUSSIAN, EVENT, 1.0)
+    for _ in range(rounds):
+        active = spent + price <= BUDGET_STEPS
+        spent += price * active
+        cost += share * (np.array(shares)[active].sum() / WEIGHT_STEPS) ** 2
+    return cost
+
+
+@pytest.mark.parametrize(
+    "shares", [[256], [128, 128], [86, 85, 85], [52, 51, 51, 51, 51], [3] * 85]
+)
+def test_rows_that_share_a_weight_are_charged_as_if_each_had_all_of_it(shares):
+    """Then a unit's charge is at most the mean of its rows' charges; by their parts it is not."""
+    assert 0.9 < cost_of_a_unit(SharedContribution(True, 100), shares) <= 1
+    if len(shares) > 1:
+        assert cost_of_a_unit(Contribution(True), shares) > 1.5
 
 
 def test_a_killed_shard_remembers_who_has_paid():
