@@ -98,7 +98,7 @@ def basic_fits():
         yield Fit(f"{recipe.name}, pure", recipe.name, target, False, PURE)
         yield Fit(f"{recipe.name}, units", recipe.name, target, weighted, {}, UNIT)
         if recipe.name != "lazybb":  # which takes no weights
-            yield Fit(f"{recipe.name}, shared weights", recipe.name, target, False, {}, SHARED)
+            yield Fit(f"{recipe.name}, shared units", recipe.name, target, False, {}, SHARED)
 
 
 BASIC = {fit.name: fit for fit in basic_fits()}
@@ -145,8 +145,8 @@ OWN = [
     Fit("PrivBoostRegressor, pure quantile", "privboost", NUMBER, False, HIGH | PURE),
     Fit("PrivBoostRegressor, exposure", "privboost", NUMBER, True, EXPOSED),
     Fit("PrivBoostRegressor, units", "privboost", NUMBER, False, COUNTS, UNIT),
-    Fit("PrivBoostRegressor, shared weights", "privboost", NUMBER, True, {}, SHARED),
-    Fit("SBDTClassifier, shared weights", "sbdt", THREE, True, {"extra_estimators": 10}, SHARED),
+    Fit("PrivBoostRegressor, shared units", "privboost", NUMBER, True, {}, SHARED),
+    Fit("SBDTClassifier, shared units", "sbdt", THREE, True, {"extra_estimators": 10}, SHARED),
     Fit("PrivBoostRegressor, pure", "privboost", NUMBER, False, COUNTS | PURE),
     Fit("DPXGBClassifier 0", "dpxgb", CLASSES, False, HESSIANS),
     Fit("DPXGBClassifier 1", "dpxgb", THREE, True, {"features": 3, "greedy_depth": 2}),

@@ -164,7 +164,7 @@ def test_a_unit_is_no_feature(files, run, tmp_path):  # noqa: F811
     how = ("domain", "skeleton", files / "t.parquet", "--target", "ill")
     run(*how, "--unit", "id", "--leave-out", "id", "--out", out)
     form = json.loads(out.read_text())
-    assert form["unit"] == {"column": "id", "max_rows": None}
+    assert form["unit"] == {"column": "id", "max_rows": None, "weighting": "units"}
     assert "id" not in form["features"]
     form["features"] = {"smoker": {"kind": "boolean"}}
     form["target"]["classes"] = ["no", "yes"]
@@ -172,7 +172,10 @@ def test_a_unit_is_no_feature(files, run, tmp_path):  # noqa: F811
     assert "unit.max_rows: to be filled in" in run("domain", "show", out, code=4).stderr
     form["unit"]["max_rows"] = 3
     out.write_text(json.dumps(form))
-    assert "all rows of one id (at most 3 are used)" in run("domain", "show", out).stdout
+    assert (
+        "all rows of one id (at most 3 are used, and share one weight)"
+        in run("domain", "show", out).stdout
+    )
     assert "nor be the unit" in run(*how, "--unit", "ill", code=4).stderr
 
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from privboost._core.grid import WEIGHT_STEPS
 from privboost._core.unit import Unit
 from privboost.data.kernels import hash_strings
-from privboost.data.rows import Codes, Rows
+from privboost.data.rows import Codes, Layout, Rows
 from privboost.randomness.keystream import KeyStream
 
 
@@ -25,13 +25,15 @@ from privboost.randomness.keystream import KeyStream
 class UnitRule:
     """Bound on the rows of one protected unit: the unit's column, and the key of the choice.
 
-    With `shares_weight` the rows that are kept of a unit share one weight.
+    With `shares_weight` the rows that are kept of a unit share one weight. With `counts_rows` those
+    that are kept are coded by the number of the unit's rows, for private domain inference.
     """
 
     column: str
     max_rows: int
     key: np.ndarray
     shares_weight: bool = False
+    counts_rows: bool = False
 
     @classmethod
     def of(cls, unit: Unit | None, stream: KeyStream) -> UnitRule | None:
@@ -67,17 +69,36 @@ def bound_units(
 ) -> list[Rows]:
     """Keep at most `rule.max_rows` rows of each unit, and divide its weight among them.
 
-    See `kept_rows` and `weight_shares`.
+    See `kept_rows`, `weight_shares` and `row_count_codes`.
     """
     ranks = _random_ranks(blocks, unit, names, rule.key)
     keep = ranks < rule.max_rows
     shares = weight_shares(unit, ranks, keep) if rule.shares_weight else None
+    counts = row_count_codes(unit) if rule.counts_rows else None
     bounded, at = [], 0
     for block in blocks:
         own = slice(at, at := at + len(block))
         rows = block.take(keep[own])
-        bounded.append(rows if shares is None else _with_shares(rows, shares[own][keep[own]]))
+        if shares is not None:
+            rows = _with_shares(rows, shares[own][keep[own]])
+        if counts is not None:
+            codes = Codes.of(Layout((len(LEAST_ROWS),)), counts[None, own][:, keep[own]])
+            rows = replace(rows, codes=codes)
+        bounded.append(rows)
     return bounded
+
+
+LEAST_ROWS = (1, 2, 3, 4, 5, 7, 9, 13, 17, 25, 33, 49, 65, 97, 129, 193, 257)
+"""Least number of rows of the units in each cell of their histogram."""
+
+
+def row_count_codes(unit: np.ndarray) -> np.ndarray:
+    """Return the cell of each row's unit by its number of rows, 0 for no unit (uint8)."""
+    codes = np.zeros(len(unit), dtype=np.uint8)
+    named = unit >= 0
+    rows = np.bincount(unit[named])[unit[named]]
+    codes[named] = np.searchsorted(LEAST_ROWS, rows, side="right") - 1
+    return codes
 
 
 def weight_shares(unit: np.ndarray, ranks: np.ndarray, keep: np.ndarray) -> np.ndarray:

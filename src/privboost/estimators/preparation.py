@@ -310,11 +310,13 @@ class Preparation:
             texts.append(PUBLIC_CLASS_WEIGHTS)
         parts = (*domain.features, domain.target)
         named = {part.name: part.reason for part in parts if not inferences_of([part])}
-        if domain.unit is not None:
+        if domain.unit is not None and not inferences_of([domain.unit]):
             named[domain.unit.column] = domain.unit.reason
         texts += [f"public about {name!r}: {reason}" for name, reason in named.items() if reason]
         if inferences_of([domain.target]):
             texts.append(f"learned about {domain.target.name!r}: {domain.target.describe()}")
+        if domain.unit is not None and inferences_of([domain.unit]):
+            texts.append(f"learned about {domain.unit.column!r}: max_rows {domain.unit.max_rows}")
         return (*texts, *plan.assumptions)
 
 
