@@ -15,7 +15,7 @@ from scipy.stats import chisquare
 from privboost import Domain, PrivBoostClassifier, SBDTRegressor
 from privboost._core.errors import DomainError
 from privboost._core.grid import WEIGHT_STEPS, Contribution, SharedContribution
-from privboost._core.unit import Unit, contribution_of
+from privboost._core.unit import Unit
 from privboost.data import contribution_bound, kernels
 from privboost.data.contribution_bound import UnitRule, bound_units, kept_rows
 from privboost.data.encoding import Encoder
@@ -142,10 +142,10 @@ def test_a_weight_is_shared_by_at_most_as_many_rows_as_it_has_steps():
 def test_one_row_a_unit_has_all_of_its_weight():
     unit = Unit("person", 1, weighting="units")
     assert not unit.shares_weight
-    assert contribution_of(unit) == Contribution(False, 1)
+    assert unit.contribution() == Contribution(False, 1)
     assert UnitRule.of(unit, KeyStream.seeded(1)).shares_weight is False
     assert Unit.from_dict(unit.to_dict()) == unit
-    assert contribution_of(SHARED, True) == SharedContribution(True, 7)
+    assert SHARED.contribution() == SHARED.contribution(True) == SharedContribution(True, 7)
     assert Unit.from_dict(SHARED.to_dict()) == SHARED
     assert "weighting" not in Unit("person", 3).to_dict()
 

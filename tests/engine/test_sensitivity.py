@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from privboost import SBDTRegressor
 from privboost._core.grid import Contribution
-from privboost._core.unit import contribution_of
 from privboost.accounting.accountants import PureAccountant
 from privboost.accounting.events import Planned
 from privboost.accounting.ledger import Ledger
@@ -89,7 +88,9 @@ def whitened(bound, change):
 
 
 def check(domain, frame, fewer, loss, n_outputs, weighted, shuffle):
-    contribution = contribution_of(domain.unit, weighted)
+    contribution = Contribution(weighted)
+    if domain.unit is not None:
+        contribution = domain.unit.contribution(weighted)
     with_unit = answers(domain, frame, loss, n_outputs, weighted, shuffle)
     without = answers(domain, fewer, loss, n_outputs, weighted, shuffle + 1)
     for (query, more), (_, less) in zip(with_unit, without, strict=True):
@@ -194,7 +195,7 @@ def test_a_unit_that_shares_a_weight_attains_its_bound():
     domain, (more, frame) = make_domain(unit=unit_of(4, "units")), new_unit(6)
     frames = [answers(domain, each, TASKS["two classes"][1], 1, False, 2) for each in (more, frame)]
     bounds = [
-        (np.abs(one - other).max(), query.bound(contribution_of(domain.unit)).steps)
+        (np.abs(one - other).max(), query.bound(domain.unit.contribution()).steps)
         for (query, one), (_, other) in zip(*frames, strict=True)
     ]
     assert max(far / steps for far, steps in bounds) == 1

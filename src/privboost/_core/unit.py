@@ -66,6 +66,12 @@ class Unit:
         """Whether several rows of a unit share one weight."""
         return self.weighting == UNITS and self.max_rows > 1
 
+    def contribution(self, weighted: bool = False) -> Contribution:
+        """Return the bound of one unit's contribution; `weighted` if rows carry weights."""
+        if self.shares_weight:
+            return SharedContribution(True, self.max_rows)
+        return Contribution(weighted, self.max_rows)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON payload."""
         payload = {"column": self.column, "max_rows": self.max_rows}
@@ -80,15 +86,6 @@ class Unit:
             raise Hole("unit.max_rows", _MOST)
         own = payload["column"], payload["max_rows"], read_reason(payload, "unit")
         return cls(*own, payload.get("weighting", ROWS))
-
-
-def contribution_of(unit: Unit | None, weighted: bool = False) -> Contribution:
-    """Return the bound of one protected unit's contribution; `weighted` if rows carry weights."""
-    if unit is None:
-        return Contribution(weighted)
-    if unit.shares_weight:
-        return SharedContribution(True, unit.max_rows)
-    return Contribution(weighted, unit.max_rows)
 
 
 def column_of(unit: Unit | None) -> str | None:

@@ -33,7 +33,7 @@ import numpy as np
 from privboost._core.checks import MAX_INT, check_file, check_text, is_writable
 from privboost._core.errors import BudgetError, DomainError, SchemaError
 from privboost._core.grid import CLIP_STEPS, Contribution
-from privboost._core.unit import UNITS, Unit, column_of, contribution_of, unit_assumptions
+from privboost._core.unit import UNITS, Unit, column_of, unit_assumptions
 from privboost._core.warnings import delayed_warnings, warn_of_parameters
 from privboost.accounting.accountants import Accountant, GdpAccountant, PureAccountant
 from privboost.accounting.calibration import by_shares, calibrate
@@ -154,7 +154,7 @@ class InferencePlan:
     @property
     def contribution(self) -> Contribution:
         """The contribution of one protected unit."""
-        return contribution_of(_bounded(self.unit))
+        return _contribution(self.unit)
 
     @property
     def pure(self) -> bool:
@@ -251,7 +251,7 @@ def plan_inference(
         raise DomainError(categories_without_delta(strings, kinds, target))
     if delta == 0 and not numbers and not part.unit_is_open:
         raise DomainError(NOTHING_TO_INFER)
-    sizes = (contribution_of(_bounded(unit)), len(numbers), len(strings), part.unit_is_open)
+    sizes = (_contribution(unit), len(numbers), len(strings), part.unit_is_open)
     return InferencePlan(
         known,
         tuple(numbers),
@@ -310,6 +310,12 @@ def learn(
 def _bounded(unit: Unit | None) -> Unit | None:
     """Return the unit of which rows are used: one row of a unit that weighs one."""
     return replace(unit, max_rows=1) if unit is not None and unit.weighting == UNITS else unit
+
+
+def _contribution(unit: Unit | None) -> Contribution:
+    """Return the bound of what one unit contributes to an inference."""
+    bounded = _bounded(unit)
+    return Contribution() if bounded is None else bounded.contribution()
 
 
 @contextmanager

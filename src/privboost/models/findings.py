@@ -15,7 +15,6 @@ from scipy.special import expit
 
 from privboost._core.errors import FitWarning
 from privboost._core.grid import FULL_RANGE, LABEL_STEPS, SCORE_STEPS
-from privboost._core.unit import contribution_of
 from privboost._core.warnings import warn
 from privboost.data.features import CategoricalFeature, DateFeature, DurationFeature
 from privboost.data.rows import Codes
@@ -335,7 +334,8 @@ def _delta(view: _View) -> Iterator[Finding]:
     rows = model.scores.least_rows()
     if rows is None or view.noiseless:
         return
-    units = rows / contribution_of(model.domain.unit).unit_weight
+    unit = model.domain.unit
+    units = rows / (1 if unit is None else unit.contribution().unit_weight)
     if privacy.delta * units >= _DELTA_PART:
         text = (
             f"delta is {privacy.delta:.2g}, and noisy counts amount to {units:.2g} protected "

@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 
 from privboost._core.checks import check_number, check_size, is_number, keep_checked
 from privboost._core.grid import CLIP_STEPS, MAX_SIGMA, WEIGHT_STEPS, Contribution
-from privboost._core.unit import contribution_of
 from privboost.accounting.accountants import Accountant, choose_accountant
 from privboost.accounting.calibration import LEAST_DELTA, by_shares, calibrate
 from privboost.accounting.events import Event, Exact, Planned
@@ -246,7 +245,8 @@ class PlanBasis:
     @cached_property
     def contribution(self) -> Contribution:
         """Bound of one protected unit's contribution."""
-        return contribution_of(self.encoder.domain.unit, self.weight_bound is not None)
+        unit, weighted = self.encoder.domain.unit, self.weight_bound is not None
+        return Contribution(weighted) if unit is None else unit.contribution(weighted)
 
     @property
     def bound(self) -> dict[str, Any]:
