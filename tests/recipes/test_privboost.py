@@ -15,6 +15,7 @@ from privboost.recipes.common.feature_posteriors import FeaturePosteriors, Featu
 from privboost.recipes.common.plan import Budget
 from privboost.recipes.common.posterior import StepDamping
 from privboost.recipes.common.scale import LogOddsScale
+from privboost.recipes.common.target_range import WHOLE_RANGE
 from privboost.recipes.privboost import PrivBoostPlan, boost_privboost
 from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
 
@@ -59,7 +60,8 @@ def plan_for(domain, weight_bound=None, rounds=18, epsilon=1.0, delta=1e-6, **ho
 def scale_for(plan, rows=1e4):
     """The scale of classes at a score of 0, with so many rows."""
     outputs = plan.task.n_outputs
-    return LogOddsScale.of(plan, np.zeros(outputs), np.full(outputs, rows / plan.count_step))
+    counts = np.full(outputs, rows / plan.count_step)
+    return LogOddsScale.of(plan, np.zeros(outputs), counts, WHOLE_RANGE)
 
 
 def boost(rows, plan, seed=0):

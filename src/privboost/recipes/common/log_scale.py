@@ -60,9 +60,6 @@ _MATTERS = 0.3
 _CELLS = 8.0
 """Cells of an effect that the clip is chosen for."""
 
-_TYPICAL = 0.5
-"""Size of an effect that a measurement should detect."""
-
 _MOST_STEP = 0.7
 """Largest step of one measurement, in scores: beyond it a log link is far from linear."""
 
@@ -266,17 +263,16 @@ class LogScale(Scale):
         error = sum_noise * clip / rows
         unit = max(float(total) * plan.count_step * clip / rows, error, _LEAST_UNIT * counts.high)
         unit = min(unit, counts.high / (1.0 if exposure is None else _LEAST_UNIT))
-        last, clips = plan.calibration_release, plan.settings
-        if clips.gradient_clip is None:
-            noise = plan.pooled_noise * math.sqrt(plan.n_measured) * math.sqrt(_CELLS)
-            clip = max(counts.clip_for(noise, _MATTERS / math.sqrt(_CELLS)) / unit, 1.0)
-        else:
-            clip = clips.gradient_clip
-        hessian_clip = clips.hessian_clip
-        if hessian_clip is None:
-            hessian_clip = min(_MOST_HESSIAN, max(clip, 1.0))
+        last = plan.calibration_release
+        noise = plan.pooled_noise * math.sqrt(plan.n_measured) * math.sqrt(_CELLS)
+        best = counts.clip_for(noise, _MATTERS / math.sqrt(_CELLS)) / unit
+        clip = plan.settings.gradient_clip or max(best, 1.0)
+        hessian_clip = plan.settings.hessian_clip or min(_MOST_HESSIAN, max(clip, 1.0))
         last_noise = 0.0 if last is None else float(last.deviations[0]) * plan.count_step
         last_clip = max(counts.clip_for(last_noise), unit)
+        counted = noisy_row_count(plan, release, np.array([row_steps]))
+        if exposure is not None:
+            counted = np.maximum(counts.total, [1.0, 0.0])
         known = plan.label_release is not None
         found = cls(
             clip=clip,
@@ -286,11 +282,9 @@ class LogScale(Scale):
             start_noise=np.array([error / unit]),
             rows=np.array([rows]),
             weights=np.array([rows]),
-            counted=counts.total
-            if exposure is not None
-            else noisy_row_count(plan, release, np.array([row_steps])),
+            counted=counted,
             spread=counts.spread(unit, clip * unit) / unit**2 if known else 1.0,
-            typical=_TYPICAL,
+            typical=0.5,
             most_step=_MOST_STEP,
             row_mass=hessian_clip,
             labels=labels / unit,

@@ -81,9 +81,8 @@ class QuantileScale(Scale):
         width = min(max(_SMOOTH * reach, _LEAST_WIDTH), _MOST_WIDTH)
         loss = loss.with_width(width)
         curvature, rows = min(density, loss.largest_hessian), np.array([counts.rows])
-        clip, hessian_clip = settings.gradient_clip, settings.hessian_clip
-        clip = loss.largest_gradient if clip is None else clip
-        hessian_clip = loss.largest_hessian if hessian_clip is None else hessian_clip
+        clip = settings.gradient_clip or loss.largest_gradient
+        hessian_clip = settings.hessian_clip or loss.largest_hessian
         found = cls(
             clip=clip,
             hessian_clip=hessian_clip,

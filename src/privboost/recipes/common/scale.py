@@ -18,7 +18,12 @@ from privboost._core.grid import SCORE_STEPS
 from privboost.accounting.events import Planned
 from privboost.accounting.noisy_sums import NoisySums
 from privboost.mechanisms.curator import Curator
-from privboost.recipes.common.corrections import Calibratable, ClipEffect, calibrate
+from privboost.recipes.common.corrections import (
+    UNKNOWN_CLIP,
+    Calibratable,
+    ClipEffect,
+    calibrate,
+)
 from privboost.recipes.common.exposure import Exposure
 from privboost.recipes.common.initial_score import (
     initial_release,
@@ -30,12 +35,6 @@ from privboost.recipes.common.plan import Plan, PlanBasis
 from privboost.recipes.common.target_range import TargetRange, plan_target_range
 
 Calibrated = TypeVar("Calibrated", bound=Calibratable)
-
-_TYPICAL = {"classes": 0.5, "number": 0.15}
-"""θ₀: size of an effect that a measurement should detect, by target."""
-
-_SPREAD = {"classes": 1.0, "number": 0.05}
-"""φ: variance of gradients, for a sum of Hessians of 1."""
 
 _CLIP = 0.3
 """Clip of gradients: of a number, and of classes where features have the strength `_STRENGTH`."""
@@ -132,13 +131,15 @@ class Scale(ABC):
     counted : float array
         The noisy count of rows, and its standard deviation, in rows of the largest weight.
     spread : float
-        Variance of gradients, for a sum of Hessians of 1.
+        φ: variance of gradients, for a sum of Hessians of 1.
     typical : float
-        Size of an effect that a measurement should detect.
+        θ₀: size of an effect that a measurement should detect.
     most_step : float
         Largest step of one measurement, in scores.
     row_mass : float
         Hessian of a row that counts as one, in a model's counts.
+    effect : ClipEffect
+        What the clip of gradients does to the mean of a number.
     """
 
     clip: float
@@ -153,6 +154,7 @@ class Scale(ABC):
     zero: int = 0
     most_step: float = math.inf
     row_mass: float = 1.0
+    effect: ClipEffect = UNKNOWN_CLIP
 
     @classmethod
     def label_release(
@@ -190,7 +192,6 @@ class Scale(ABC):
         Every row is taken to have one of these scores in turn.
         """
 
-    @abstractmethod
     def correct(self, curator: Curator, plan: ScaledPlan, model: Calibrated) -> Calibrated:
         """Return the model, corrected by what the last release says, if there is one.
 
@@ -198,38 +199,50 @@ class Scale(ABC):
         -------
         Spends `plan.calibration_release` once for each output.
         """
+        last = plan.calibration_release
+        return calibrate(curator, plan, last, model, list(self.rows), self.effect)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class LogOddsScale(Scale):
-    """Scale of classes, whose scores are log-odds: initial score and clips."""
+class MeanScale(Scale):
+    """Scale whose initial scores follow from mean gradients at a score of 0."""
 
     @classmethod
     def begin(cls, curator: Curator, plan: ScaledPlan, target_range: TargetRange) -> Self:
         """See `Scale.begin`."""
-        scale = cls.of(plan, *release_initial_scores(curator, plan, plan.init_release))
-        table = plan.task.table(scale.clip, scale.hessian_clip)
-        publish_initial_scores(curator, table, scale.start)
+        start, counts = release_initial_scores(curator, plan, plan.init_release)
+        scale = cls.of(plan, start, counts, target_range)
+        publish_initial_scores(curator, plan.task.table(scale.clip, scale.hessian_clip), start)
         return scale
 
     @classmethod
-    def of(cls, plan: ScaledPlan, start: np.ndarray, counts: np.ndarray) -> Self:
-        """Return the scale of initial scores and noisy counts of rows, in grid steps.
+    @abstractmethod
+    def of(
+        cls, plan: ScaledPlan, start: np.ndarray, counts: np.ndarray, target_range: TargetRange
+    ) -> Self:
+        """Return the scale of initial scores and noisy counts of rows, in grid steps."""
+
+
+class LogOddsScale(MeanScale):
+    """Scale of classes, whose scores are log-odds."""
+
+    @classmethod
+    def of(
+        cls, plan: ScaledPlan, start: np.ndarray, counts: np.ndarray, target_range: TargetRange
+    ) -> Self:
+        """See `MeanScale.of`.
 
         The clip of gradients grows slowly with the rows for each feature, in standard deviations
         of the noise of all rounds together. That of Hessians is a third of it: both sums are then
         biased alike. Gradients without and Hessians with a clip would make steps too long, and
         correlated features would overshoot in turn.
         """
-        settings, rows = plan.settings, np.maximum(counts * plan.count_step, 1.0)
-        clip, hessian_clip = settings.gradient_clip, settings.hessian_clip
-        if clip is None:
-            noise = plan.pooled_noise * (1 if plan.pure else math.sqrt(plan.task.n_outputs))
-            strength = float(rows.max()) / max(noise * plan.n_measured, 1e-300)
-            grown = _CLIP * (strength / _STRENGTH) ** _GROWTH
-            clip = float(min(max(grown, _NARROWEST), _WIDEST))
-        if hessian_clip is None:
-            hessian_clip = min(max(clip / 3, _LEAST_HESSIAN), _MOST_HESSIAN)
+        rows = np.maximum(counts * plan.count_step, 1.0)
+        noise = plan.pooled_noise * (1 if plan.pure else math.sqrt(plan.task.n_outputs))
+        strength = float(rows.max()) / max(noise * plan.n_measured, 1e-300)
+        grown = _CLIP * (strength / _STRENGTH) ** _GROWTH
+        clip = plan.settings.gradient_clip or float(min(max(grown, _NARROWEST), _WIDEST))
+        third = min(max(clip / 3, _LEAST_HESSIAN), _MOST_HESSIAN)
+        hessian_clip = plan.settings.hessian_clip or third
         rates = np.array([1 / (1 + math.exp(-one / SCORE_STEPS)) for one in start.tolist()])
         slopes = rates * (1 - rates)
         return cls(
@@ -240,8 +253,8 @@ class LogOddsScale(Scale):
             rows=rows,
             weights=rows * np.minimum(slopes, hessian_clip),
             counted=noisy_row_count(plan, plan.init_release, counts),
-            spread=_SPREAD["classes"],
-            typical=_TYPICAL["classes"],
+            spread=1.0,
+            typical=0.5,
         )
 
     def response(self, output: int, scores: np.ndarray) -> np.ndarray:
@@ -251,44 +264,28 @@ class LogOddsScale(Scale):
         response: np.ndarray = self.rows[output] * (rate * (1 - rate) * inside)
         return response
 
-    def correct(self, curator: Curator, plan: ScaledPlan, model: Calibrated) -> Calibrated:
-        """See `Scale.correct`."""
-        return calibrate(curator, plan, plan.calibration_release, model, list(self.rows))
 
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class SquaredScale(Scale):
-    """Scale of a number's squared loss: initial score, and the clip by counts by label.
-
-    Attributes
-    ----------
-    effect : ClipEffect
-        What the clip does to the mean.
-    """
-
-    effect: ClipEffect
+class SquaredScale(MeanScale):
+    """Scale of a number's squared loss."""
 
     @classmethod
-    def begin(cls, curator: Curator, plan: ScaledPlan, target_range: TargetRange) -> Self:
-        """See `Scale.begin`."""
-        start, counts = release_initial_scores(curator, plan, plan.init_release)
-        settings, rows = plan.settings, np.maximum(counts * plan.count_step, 1.0)
-        clip, hessian_clip = settings.gradient_clip, settings.hessian_clip
-        if clip is None:
-            clip = _clip_of_a_number(plan, float(rows.max()), target_range)
-        if hessian_clip is None:
-            hessian_clip = 1.0
-        publish_initial_scores(curator, plan.task.table(clip, hessian_clip), start)
+    def of(
+        cls, plan: ScaledPlan, start: np.ndarray, counts: np.ndarray, target_range: TargetRange
+    ) -> Self:
+        """See `MeanScale.of`; the clip follows from counts by label."""
+        rows = np.maximum(counts * plan.count_step, 1.0)
+        chosen = plan.settings.gradient_clip
+        clip = chosen or _clip_of_a_number(plan, float(rows.max()), target_range)
         return cls(
             clip=clip,
-            hessian_clip=hessian_clip,
+            hessian_clip=plan.settings.hessian_clip or 1.0,
             start=start,
             start_noise=_mean_noise(plan, counts),
             rows=rows,
             weights=rows,
             counted=noisy_row_count(plan, plan.init_release, counts),
-            spread=_SPREAD["number"],
-            typical=_TYPICAL["number"],
+            spread=0.05,
+            typical=0.15,
             effect=_effect_of_clip(clip, target_range),
         )
 
@@ -296,11 +293,6 @@ class SquaredScale(Scale):
         """See `Scale.response`: residuals are taken to be Gaussian."""
         inside = math.erf(self.clip / math.sqrt(2 * self.spread))
         return np.full(len(scores), self.rows[output] * inside)
-
-    def correct(self, curator: Curator, plan: ScaledPlan, model: Calibrated) -> Calibrated:
-        """See `Scale.correct`."""
-        last = plan.calibration_release
-        return calibrate(curator, plan, last, model, list(self.rows), self.effect)
 
 
 def _mean_noise(plan: ScaledPlan, counts: np.ndarray) -> np.ndarray:
