@@ -41,7 +41,6 @@ from privboost.recipes.common.candidates import (
     even_thresholds,
     splits_of,
 )
-from privboost.recipes.common.label_counts import counts_release
 from privboost.recipes.common.parameters import (
     Constraint,
     Parameters,
@@ -52,7 +51,15 @@ from privboost.recipes.common.parameters import (
     share,
     size,
 )
-from privboost.recipes.common.plan import Budget, Plan, PlanBasis, PublicRows, ReleaseShare, Task
+from privboost.recipes.common.plan import (
+    Budget,
+    Plan,
+    PlanBasis,
+    PublicRows,
+    ReleaseShare,
+    Task,
+    counts_release,
+)
 from privboost.recipes.common.probability_calibration import WHAT, calibrate_votes
 from privboost.trees.splits import Splits, join_splits
 from privboost.trees.tree import Tree, stump

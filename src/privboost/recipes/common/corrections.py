@@ -25,8 +25,8 @@ from privboost.engine.updates import UseLoss
 from privboost.losses.base import LogLink, Pinball, loss_of
 from privboost.mechanisms.curator import Curator
 from privboost.models.scores import UNKNOWN_SHARE
-from privboost.recipes.common.label_counts import count_states, counts_release
-from privboost.recipes.common.plan import Plan, Task
+from privboost.recipes.common.label_counts import count_states
+from privboost.recipes.common.plan import Plan, Task, counts_release
 from privboost.recipes.common.probability_calibration import WHAT, Lineable, calibrate_scores
 from privboost.trees.tree import stump
 

@@ -1,17 +1,15 @@
-"""Counts of rows, each in one cell of its label or its residual: the event and the release."""
+"""Counts of rows, each in one cell of its label or its residual."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from scipy.special import ndtri_exp
 
 from privboost._core.grid import SCORE_STEPS
-from privboost.accounting.events import Relation
 from privboost.accounting.noisy_sums import LaplaceRelease, NoisySums
 from privboost.engine.queries import ScoreCounts
 from privboost.mechanisms.curator import Curator
@@ -19,21 +17,6 @@ from privboost.recipes.common.plan import Plan
 
 CLEAR = 1.5
 """Standard deviations of noise that are taken off a count before it is believed."""
-
-
-def counts_release(
-    kind: type[NoisySums],
-    what: str,
-    bound: Mapping[str, Any],
-    noise: float = 1.0,
-    relation: Relation = Relation.ADD_REMOVE,
-) -> NoisySums:
-    """Return the release of counts of rows by cell; `bound` is `PlanBasis.bound`.
-
-    A unit that is replaced changes two cells: that of the old unit and that of the new one.
-    """
-    cells = 2 if relation == Relation.REPLACE_ONE else 1
-    return kind(what, noise, cells=cells, shares=(1.0,), relation=relation, **bound)
 
 
 @dataclass(frozen=True, eq=False)

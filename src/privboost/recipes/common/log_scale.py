@@ -24,8 +24,8 @@ from privboost.losses.base import MOST_LINES, LogLink, loss_of
 from privboost.mechanisms.curator import Curator
 from privboost.recipes.common.corrections import shift_log_mean
 from privboost.recipes.common.initial_score import noisy_row_count
-from privboost.recipes.common.label_counts import LabelCounts, count_labels, counts_release
-from privboost.recipes.common.plan import Plan, PlanBasis
+from privboost.recipes.common.label_counts import LabelCounts, count_labels
+from privboost.recipes.common.plan import Plan, PlanBasis, counts_release
 from privboost.recipes.common.scale import Calibrated, Scale, ScaledPlan
 from privboost.recipes.common.target_range import TargetRange
 from privboost.trees.tree import stump

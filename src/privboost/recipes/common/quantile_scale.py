@@ -20,8 +20,8 @@ from privboost.losses.base import Pinball
 from privboost.mechanisms.curator import Curator
 from privboost.recipes.common.corrections import shift_share
 from privboost.recipes.common.initial_score import publish_initial_scores
-from privboost.recipes.common.label_counts import count_labels, counts_release
-from privboost.recipes.common.plan import PlanBasis
+from privboost.recipes.common.label_counts import count_labels
+from privboost.recipes.common.plan import PlanBasis, counts_release
 from privboost.recipes.common.scale import Calibrated, Scale, ScaledPlan
 from privboost.recipes.common.target_range import TargetRange
 

@@ -20,8 +20,8 @@ from privboost.accounting.noisy_sums import NoisySums
 from privboost.engine.updates import SetClippingRange, Start
 from privboost.losses.base import loss_of
 from privboost.mechanisms.curator import Curator
-from privboost.recipes.common.label_counts import LabelCounts, count_states, counts_release
-from privboost.recipes.common.plan import Plan, PlanBasis
+from privboost.recipes.common.label_counts import LabelCounts, count_states
+from privboost.recipes.common.plan import Plan, PlanBasis, counts_release
 
 PASSES = 3
 """Passes; each narrows a range that is too wide by a factor of up to 8."""
