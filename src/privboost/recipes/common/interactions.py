@@ -426,7 +426,7 @@ class Interactions:
             clear = float((mean / error).max())
             part = LEARNED * clear / (clear + CLEARLY)
             shares = (1 - part) * self._shares + part * size / total
-            self._groups = [_Group.of(own.features, shares) for own in self._groups]
+            self._groups = [_Group.of(own.features.tolist(), shares) for own in self._groups]
             self._group_ends = np.cumsum([own.ends[-1] for own in self._groups])
 
     def _learn(self, kind: str, weights: np.ndarray) -> None:
