@@ -83,6 +83,9 @@ _LATER_NOISE = 4
 _NOISE_LAMBDA = {"classes": 0.5, "number": 1.0}
 """Default λ, in standard deviations of the noise in a leaf's sum of Hessians."""
 
+_LOG_TREES = {"n_estimators": 300, "max_depth": 4}
+"""Default trees with a log link: a mean that grows by factors needs more steps than a number."""
+
 _TYPICAL_VALUE = {"newton": 1 / 8, "gradient": 1 / 50, "squared": 1 / 8, "number": 1 / 8}
 """Typical size of a leaf's value, which balances the noise of gradients and Hessians."""
 
@@ -98,7 +101,12 @@ class SBDTParameters(Parameters):
     _apart: ClassVar[tuple[str, ...]] = (*newton.NEWTON_STEP, *_LOSS)
     _where_set: ClassVar[tuple[str, ...]] = ("monotone",)
 
-    n_estimators: int = parameter(None, *newton.TREES, by_task=(300, 100))
+    n_estimators: int = parameter(
+        None,
+        newton.TREES[0],
+        f"{newton.TREES[1]} With a log link by default 300 of depth 4.",
+        by_task=(300, 100),
+    )
     max_depth: int = parameter(None, *newton.DEPTH, by_task=(6, 2))
     learning_rate: float = parameter(0.1, *newton.LEARNING_RATE)
     subsample: float = parameter(
@@ -322,6 +330,8 @@ def plan_sbdt(
     defaults: dict[str, Any] = {"loss": newton.loss_from(given, target, own_scale=True)}
     if loss_of(target, defaults["loss"]).own_scale:
         defaults |= newton.OWN_CLIPS
+    if loss_of(target, defaults["loss"]).log_link:
+        defaults |= _LOG_TREES
     if given["init_epsilon"] is not None or given["init_count_epsilon"] is not None:
         defaults["init_share"] = 0
     if (target == "classes" and defaults["loss"] != "logistic") or batch is not None:
