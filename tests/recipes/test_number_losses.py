@@ -315,6 +315,11 @@ def test_random_trees_of_counts_are_exported_explained_and_go_one_way(tmp_path):
         (SBDTRegressor, {"init_clip": 0.5}, "init_clip and init_epsilon need"),
         (SBDTRegressor, {"power": 3.0}, "power must be a finite number above 1 and below 2"),
         (DPXGBRegressor, {"domain": domain_of(scale="log")}, "declare the target without a scale"),
+        (
+            SBDTRegressor,
+            {"domain": domain_of(scale="log"), "span_share": 0.0},
+            "declare the target without a scale",
+        ),
         (SBDTRegressor, {"loss": "huber"}, "loss must be"),
         (DPXGBRegressor, {"loss": "huber"}, "loss must be"),
     ],

@@ -403,14 +403,15 @@ def _wanted(
     trees = "random trees" if settings.batch_size == 1 else f"{settings.batch_size} random trees"
     wanted: list[ReleaseShare] = []
     left = 1.0
-    scale = scale_kind(basis.task.loss_instance)
-    looks = scale.label_release(basis, GaussianRelease, settings.span_share)
-    if first and settings.span_share > 0:
-        wanted.append((*looks, settings.span_share))
-        left -= settings.span_share
+    loss = basis.task.loss_instance
+    if settings.span_share > 0 or loss.own_scale:  # targets that do not fit are refused
+        looks = scale_kind(loss).label_release(basis, GaussianRelease, settings.span_share)
+        if first and settings.span_share > 0:
+            wanted.append((*looks, settings.span_share))
+            left -= settings.span_share
     if first and settings.init_share > 0:
         kind = GaussianRelease if settings.init_noise == "gaussian" else LaplaceRelease
-        init = scale.init_release(basis, kind)
+        init = scale_kind(loss).init_release(basis, kind)
         wanted.append(("init_release", Planned(init, outputs), settings.init_share))
         left -= settings.init_share
     if settings.calibration_share > 0:
