@@ -203,6 +203,11 @@ CASES = [
     (PrivBoostRegressor, WIDE, 1, False, {"loss": "tweedie", "delta": 0.0, "n_estimators": 8}),
     (PrivBoostRegressor, NUMBER, 1, True, {"loss": "gamma", "exposure": "age", "at_once": 2}),
     (PrivBoostRegressor, WIDE, 3, False, {"loss": "quantile", "quantile": 0.8, "n_estimators": 8}),
+    (SBDTRegressor, NUMBER, 2, True, {"loss": "poisson", "extra_estimators": 9, "max_depth": 2}),
+    (SBDTRegressor, WIDE, 1, False, {"loss": "tweedie", "subsample": 0.5, "max_depth": 2}),
+    (SBDTRegressor, WIDE, 3, True, {"loss": "quantile", "quantile": 0.8, "max_depth": 2}),
+    (DPXGBRegressor, NUMBER, 2, False, {"loss": "gamma", "max_depth": 2}),
+    (DPXGBRegressor, WIDE, 1, True, {"loss": "absolute", "max_depth": 2}),
     (PrivBoostClassifier, THREE, 1, False, {"conformal_fraction": 0.5, "n_estimators": 8}),
     (PrivBoostRegressor, WIDE, 1, True, {"conformal_fraction": 0.5, "n_estimators": 8}),
 ]

@@ -357,6 +357,11 @@ def newton_losses(target: str) -> tuple[str, ...]:
     return tuple(name for name, loss in known.items() if loss.has_hessian and not loss.own_scale)
 
 
+def scaled_losses(target: str) -> tuple[str, ...]:
+    """Return the names of the losses of a target that have a scale of their own."""
+    return tuple(name for name in losses_of(target) if loss_of(target, name).own_scale)
+
+
 def losses_of(target: str) -> tuple[str, ...]:
     """Return the names of all losses of a target."""
     return tuple(sorted(name for kind, name in _all_losses() if kind == target))

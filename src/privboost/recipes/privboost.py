@@ -26,7 +26,7 @@ from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease, Noi
 from privboost.data.encoding import Encoder
 from privboost.engine.queries import CellSums, TreeSums
 from privboost.engine.updates import AddCellValues, AddTreeValues
-from privboost.losses.base import Loss, Pinball, loss_of, losses_of
+from privboost.losses.base import Loss, losses_of
 from privboost.mechanisms.curator import Curator
 from privboost.models.additive import AdditiveScores
 from privboost.models.forest import Forest
@@ -48,25 +48,26 @@ from privboost.recipes.common.interactions import (
     describe,
 )
 from privboost.recipes.common.intervals import plan_intervals
-from privboost.recipes.common.log_scale import LogScale
 from privboost.recipes.common.monotone import MONOTONE, check_slopes, slopes_of
 from privboost.recipes.common.noise_replay import NoiseReplay
+from privboost.recipes.common.own_scales import scale_kind
 from privboost.recipes.common.parameters import (
+    POWER,
+    QUANTILE,
     SPAN_SHARE,
     Constraint,
     Parameters,
-    between,
     count,
     options,
     parameter,
     part,
     share,
     size,
+    with_parameter,
 )
 from privboost.recipes.common.plan import Budget, PlanBasis, PublicRows, Task, check_grid
 from privboost.recipes.common.posterior import Noise, largest_value
 from privboost.recipes.common.probability_calibration import check_calibration
-from privboost.recipes.common.quantile_scale import QuantileScale
 from privboost.recipes.common.scale import LogOddsScale, Scale, ScaledPlan, SquaredScale
 from privboost.recipes.common.target_range import WHOLE_RANGE, TargetRange
 from privboost.trees.cell_map import CellMap
@@ -133,13 +134,7 @@ class PrivBoostParameters(Parameters):
         by_task=(None, "squared"),
         tasks=("number",),
     )
-    power: float = parameter(
-        1.5,
-        between(1, 2),
-        'With loss="tweedie", the power of the mean to which the variance is proportional, between '
-        "1 and 2.",
-        tasks=("number",),
-    )
+    power: float = parameter(1.5, *POWER, tasks=("number",))
     exposure: str | None = parameter(
         None,
         "str",
@@ -149,12 +144,7 @@ class PrivBoostParameters(Parameters):
         "factors; a missing one counts as its upper bound.",
         tasks=("number",),
     )
-    quantile: float = parameter(
-        0.5,
-        between(0, 1),
-        'With loss="quantile", the share of labels below the prediction, between 0 and 1.',
-        tasks=("number",),
-    )
+    quantile: float = parameter(0.5, *QUANTILE, tasks=("number",))
     interactions: bool | int | tuple[tuple[str, str], ...] = parameter(
         True,
         Constraint(check_interactions, 'bool, int or list such as ["age*income"]'),
@@ -233,14 +223,6 @@ class PrivBoostParameters(Parameters):
         """Return the parameters for reports and digests, an exposure only where there is one."""
         own = {} if self.exposure is None else {"exposure": self.exposure}
         return super().chosen() | own
-
-    @property
-    def loss_and_parameter(self) -> str | None:
-        """Name of the loss of a number, with its parameter if it has one; see `loss_of`."""
-        if self.loss is None:
-            return None
-        name = loss_of("number", self.loss).parameter
-        return f"{self.loss} {getattr(self, name)!r}" if name else self.loss
 
     def single_rounds(self, features: int) -> tuple[int, int]:
         """Return the number of rounds about single features, and of features in each."""
@@ -455,9 +437,7 @@ class PrivBoostPlan(ScaledPlan):
     @property
     def parameters(self) -> dict[str, Any]:
         """Parameters for reports."""
-        name, _, value = self.task.loss.partition(" ")
-        own = {loss_of(self.task.target, name).parameter: float(value)} if value else {}
-        return {"loss": name, **own, **self.settings.chosen()}
+        return {**self.task.loss_parameters, **self.settings.chosen()}
 
 
 def plan_privboost(
@@ -484,7 +464,7 @@ def plan_privboost(
     if pure:
         settings = replace(settings, interactions=False)
     basis = PlanBasis(
-        encoder, weight_bound, budget, given["accountant"], settings.loss_and_parameter
+        encoder, weight_bound, budget, given["accountant"], with_parameter(target, settings)
     )
     outputs, last = basis.task.n_outputs, settings.calibration_share
     loss = basis.task.loss_instance
@@ -526,10 +506,8 @@ def plan_privboost(
 
 def scale_of(loss: Loss) -> type[Scale]:
     """Return the kind of scale of a loss."""
-    if loss.log_link:
-        return LogScale
-    if isinstance(loss, Pinball):
-        return QuantileScale
+    if loss.own_scale:
+        return scale_kind(loss)
     return LogOddsScale if loss.target == "classes" else SquaredScale
 
 

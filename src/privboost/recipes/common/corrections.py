@@ -276,12 +276,13 @@ def shift_log_mean(
 
     Privacy
     -------
-    Spends `release` once: the sums of all rows' differences between prediction and label, and of
-    predictions.
+    Spends `release` once, in addition to individual budgets where rows have some: the sums of all
+    rows' differences between prediction and label, and of predictions.
     """
     means = loss_of("number", "poisson")  # whose gradients are these differences
     assert isinstance(means, LogLink)
     clips = clip, _LAST_HESSIAN
+    curator.close_budgets()
     curator.publish(UseLoss(means.label_table(labels, *clips)))
     sums = curator.sums(TreeSums((stump(),), 0, GRADIENT_HESSIAN), release)[0, 0]
     gradient, hessian = sums * plan.count_step * clips
@@ -296,11 +297,13 @@ def shift_share(curator: Curator, plan: Plan, release: NoisySums, share: float) 
 
     Privacy
     -------
-    Spends `release` once: a row lies in one cell of residuals, which are states.
+    Spends `release` once, in addition to individual budgets where rows have some: a row lies in one
+    cell of residuals, which are states.
     """
     steps = np.arange(1, RESIDUAL_CELLS // 2) * (math.asinh(2 / _FINE) / (RESIDUAL_CELLS // 2))
     sizes = _FINE * np.sinh(steps)
     edges = np.concatenate([[-2.0], -sizes[::-1], [0.0], sizes, [2.0]]) * SCORE_STEPS
+    curator.close_budgets()
     # A label lies below its prediction where the residual is above 0.
     return -count_states(curator, plan, release, edges).level(1 - share)
 

@@ -100,6 +100,13 @@ class Task:
         return self.loss_instance.table(gradient_clip, hessian_clip)
 
     @property
+    def loss_parameters(self) -> dict[str, Any]:
+        """Name of the loss, and its parameter if it has one, for reports."""
+        name, _, value = self.loss.partition(" ")
+        own = {self.loss_instance.parameter: float(value)} if value else {}
+        return {"loss": name, **own}
+
+    @property
     def loss_instance(self) -> Loss:
         """The loss."""
         return loss_of(self.target, self.loss)
