@@ -392,13 +392,17 @@ def evaluate(
         "No AUC and reliability of each class beyond two; no calibration of a number by tenths.",
     ] = False,
     deviance: Annotated[
-        str | None, "For a number: also its mean deviance, poisson, gamma or tweedie."
+        str | None,
+        "For a number: also its mean deviance, poisson, gamma or tweedie; by default that of the "
+        "model's loss. none leaves it out.",
     ] = None,
-    power: Annotated[float | None, "The power of a Tweedie deviance, 1.5 by default."] = None,
+    power: Annotated[
+        float | None, "The power of a Tweedie deviance; the model's own, or 1.5, by default."
+    ] = None,
     quantile: Annotated[
         float | None,
         "For a number: the level of the quantile that is predicted; also its pinball loss and "
-        "the share of labels below.",
+        "the share of labels below. By default that of the model's loss.",
     ] = None,
     table: TableOptions,
     public_rows: PublicRows = False,
