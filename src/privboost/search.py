@@ -521,9 +521,9 @@ def _with(estimator: Any, candidate: Mapping[str, Any]) -> Any:
     if estimator.domain is None:
         raise ValueError("estimator: a search needs a domain; Domain.learn makes one")
     known = list(estimator.get_params())
-    for name in candidate:
+    for name, value in candidate.items():
         if name not in known:
-            hint = foreign_name_hint(name, known) or did_you_mean(name, known)
+            hint = foreign_name_hint(name, known, value=value) or did_you_mean(name, known)
             hint = hint or f"there are {', '.join(known)}"
             kind = type(estimator).__name__
             raise ValueError(f"candidates: {kind} has no parameter {name!r}; {hint}")

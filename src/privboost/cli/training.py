@@ -494,7 +494,9 @@ def read_parameters(settings: list[str] | None, estimator: Any) -> dict[str, Any
         if not equals or name not in names:
             near = get_close_matches(name, names, 1)
             hint = f"did you mean {near[0]}? " if near and equals else ""
-            foreign = foreign_name_hint(name, [*names, *_OPTIONS], _OPTIONS) if equals else ""
+            foreign = ""
+            if equals:
+                foreign = foreign_name_hint(name, [*names, *_OPTIONS], _OPTIONS, text)
             if foreign:
                 raise typer.BadParameter(f"{setting!r}: {foreign}")
             raise typer.BadParameter(
