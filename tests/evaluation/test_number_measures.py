@@ -3,7 +3,6 @@
 import json
 import math
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -371,8 +370,7 @@ def test_a_deviance_that_labels_do_not_have_is_left_out():
     ],
 )
 def test_a_report_that_names_no_loss_asks_for_nothing(said):
-    report = SimpleNamespace(parameters=said)
-    assert loss_measures(SimpleNamespace(privacy=report)) == (None, None, None)
+    assert loss_measures(said) == (None, None, None)
 
 
 def test_without_curves_nothing_is_paid_for_them():

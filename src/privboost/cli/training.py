@@ -312,7 +312,7 @@ def search(
     expected_runs: Annotated[float, "The mean number of runs; their number is hidden."] = 10.0,
     validation_share: Annotated[float, "The share of the units that runs are scored on."] = 0.25,
     scoring: Annotated[
-        str | None, "The measure that decides: auc, accuracy, log_loss, rmse, …"
+        str | None, "The measure that decides: auc, accuracy, log_loss, rmse, deviance, …"
     ] = None,
     domain_rows: OfDomainRows = DomainRows.same,
     set_: Parameters = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -41,14 +42,21 @@ _SCORE_COLUMNS = 2
 """Most columns that one score of a search touches: predictions, and cells of scores."""
 
 
-def plan_score(encoder: Encoder, budget: Budget) -> tuple[Planned, ...]:
-    """Return the releases of `plan_evaluation(…, only_score=True)` for any model of an encoder."""
+def plan_score(
+    encoder: Encoder, budget: Budget, power: float | None = None, quantile: float | None = None
+) -> tuple[Planned, ...]:
+    """Return the releases of `plan_evaluation(…, only_score=True)` for any model of an encoder.
+
+    Of a number, `power` is that of the deviance that scores are, and `quantile` the level of their
+    pinball loss, if they are one of these.
+    """
     basis = _basis(encoder, budget)
     target = encoder.domain.target
     if isinstance(target, ClassTarget):
         releases = class_releases(basis, _SCORE_COLUMNS)
     else:
-        releases = number_releases(basis, 1, Wanted(target.bounds[0]))
+        wanted = Wanted(target.bounds[0], deviance=power, quantile=quantile)
+        releases = number_releases(basis, 1, wanted)
     return _quietest(basis, releases, gaussian=True)[0].releases
 
 
@@ -129,7 +137,7 @@ def _filled(
 
     A deviance that labels within the target's bounds do not have is left out.
     """
-    own, own_power, level = loss_measures(model)
+    own, own_power, level = loss_measures(model.privacy.parameters)
     if deviance is None and own is not None and (power is None or own == "tweedie"):
         own_power = own_power if power is None else power
         try:
@@ -142,13 +150,12 @@ def _filled(
     return deviance, power, level if quantile is None else quantile
 
 
-def loss_measures(model: Model) -> tuple[str | None, float | None, float | None]:
-    """Return what the loss of a number asks to be measured, as the model's report names it.
+def loss_measures(said: Mapping[str, Any]) -> tuple[str | None, float | None, float | None]:
+    """Return what the loss of a number asks to be measured, by the parameters of its training.
 
-    It is the deviance and its power, and the quantile; each may be None. A file may say anything:
-    what is no loss with a parameter in its range counts as none.
+    It is the deviance and its power, and the quantile; each may be None. A model's file may say
+    anything: what is no loss with a parameter in its range counts as none.
     """
-    said = model.privacy.parameters
     match said.get("loss"):
         case "poisson" | "gamma" as loss:
             return loss, None, None
