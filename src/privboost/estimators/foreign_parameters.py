@@ -190,7 +190,12 @@ _ANSWERS = (
         "a test of exact counts or gains would reveal them, and has no private counterpart here; "
         "values of few rows are shrunk instead",
     ),
-    _Answer("max_delta_step max_leaf_output poisson_max_delta_step", ("leaf_clip",), "", "values have a fixed bound"),
+    _Answer(
+        "max_delta_step max_leaf_output poisson_max_delta_step",
+        ("leaf_clip",),
+        "",
+        "values have a fixed bound",
+    ),
     _Answer(
         "eval_set eval_metric eval_names eval_sample_weight eval_class_weight eval_init_score "
         "evals valid_sets valid_names sample_weight_eval_set X_val y_val metric metrics feval "
@@ -234,7 +239,8 @@ _SPELLINGS = {
     "tweedie": "reg:tweedie",
     "logistic": "binary:logistic binary:logitraw reg:logistic binary binary_crossentropy log_loss "
     "logloss deviance cross_entropy xentropy cross_entropy_lambda xentlambda multi:softmax "
-    "multi:softprob multiclass softmax multiclass_ova multiclassova ova ovr categorical_crossentropy",
+    "multi:softprob multiclass softmax multiclass_ova multiclassova ova ovr "
+    "categorical_crossentropy",
     "hinge": "binary:hinge",
 }
 """How other libraries spell the losses that there are."""
@@ -276,6 +282,7 @@ def foreign_loss_hint(loss: Any, known: Collection[str]) -> str:
     if own is not None:
         return f'loss="{own}" is for {"classes" if own in _OF_CLASSES else "numbers"}'
     return _NO_LOSS_OF.get(loss.lower(), "")
+
 
 _OF_NAME = {name: answer for answer in _ANSWERS for name in answer.names.split()}
 
