@@ -23,6 +23,9 @@ MOST_NARROW_CODES = 255
 LARGEST_RESIDUAL = 2**30
 """The largest absolute residual, in score steps."""
 
+MOST_IDS = 2**32
+"""Rows of one table have ids below this, where ids are in memory."""
+
 Columns = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Columns as kernels read them: their rows in a block's array, the concatenated cells of their
 codes, and the offset of each column's cells."""
@@ -186,10 +189,27 @@ class Rows:
             self.label[rows],
             None if self.weight is None else self.weight[rows],
             None if self.minus_label is None else self.minus_label[rows],
-            None if self.ids is None else np.asarray(self.ids, dtype=np.uint32)[rows],
+            None if self.ids is None else id_array(self.ids)[rows],
             self.cohort,
             tuple(text.take(pa.array(np.arange(len(self))[rows])) for text in self.texts),
         )
+
+
+def need_ids_below(end: int) -> None:
+    """Refuse ids that would not be told apart: two rows of one id have one coin.
+
+    Coins of different rows must be independent. If rows 2³² apart shared one, a row that is added
+    would change which rows share theirs.
+    """
+    if end > MOST_IDS:
+        raise ValueError("rows are numbered below 2**32, and this table has more of them")
+
+
+def id_array(ids: range | np.ndarray | None) -> np.ndarray:
+    """Return ids in memory (uint32); refuse those of 2³² or more."""
+    if isinstance(ids, range):
+        need_ids_below(ids.stop)
+    return np.asarray(ids, dtype=np.uint32)
 
 
 def initial_states(minus_label: np.ndarray, span: tuple[int, int] = FULL_RANGE) -> np.ndarray:
@@ -278,9 +298,7 @@ def join(blocks: Iterable[Rows]) -> Rows:
         np.concatenate([part.label for part in parts]),
         None if first.weight is None else np.concatenate([part.weight for part in parts]),
         None if first.minus_label is None else np.concatenate([part.minus_label for part in parts]),
-        None
-        if first.ids is None
-        else np.concatenate([np.asarray(part.ids, dtype=np.uint32) for part in parts]),
+        None if first.ids is None else np.concatenate([id_array(part.ids) for part in parts]),
         first.cohort,
         tuple(pa.concat_arrays(each) for each in zip(*(part.texts for part in parts), strict=True)),
     )
