@@ -133,7 +133,7 @@ class PartyCurator(Curator):
             self._given = update.put_aside
             self.put_aside(update.put_aside.rate, event)
         else:
-            self.use_aside()
+            self.use_aside(update.relative)
 
     def _coins(self, fraction: float) -> Sample:
         if self._seeded and self._given is not None:

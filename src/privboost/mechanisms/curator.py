@@ -26,6 +26,7 @@ from privboost.accounting.noisy_sums import (
     VectorRelease,
 )
 from privboost.data.design_matrix import Terms
+from privboost.data.rows import RelativeResiduals
 from privboost.engine.backend import Backend
 from privboost.engine.queries import GramSums, LinearSums, Query, SumQuery, TreeSums
 from privboost.engine.updates import SetClippingRange, SetTerms, Update, UsePart
@@ -329,8 +330,10 @@ class Curator:
         self._put_aside, self._parallel = self._coins(fraction), parallel
         self._use_part(self._put_aside, False)
 
-    def use_aside(self) -> None:
+    def use_aside(self, relative: RelativeResiduals | None = None) -> None:
         """Have only the units put aside count, with nonconformity as states.
+
+        That of a number is its absolute residual, or its relative one.
 
         Privacy
         -------
@@ -339,7 +342,7 @@ class Curator:
         if self._put_aside is None or self._counts_aside:
             raise ValueError("no units are put aside, or they count already")
         self._counts_aside = True
-        self._use_part(self._put_aside, True)
+        self._use_part(self._put_aside, True, relative)
 
     def _check_covered(self, fraction: float, event: ParallelRelease) -> frozenset[ParallelRelease]:
         """Return all parallel releases; refuse to put units aside unless all may be covered."""
@@ -350,10 +353,12 @@ class Curator:
             raise BudgetError(f"not reserved: {event.what}")
         return parallel
 
-    def _use_part(self, coins: Sample, aside: bool) -> None:
+    def _use_part(
+        self, coins: Sample, aside: bool, relative: RelativeResiduals | None = None
+    ) -> None:
         """Have a part of the units count; where that fails, nothing more is released."""
         self._unsure = True
-        self._backend.apply(UsePart(coins, aside))
+        self._backend.apply(UsePart(coins, aside, relative))
         self._unsure = False
 
     def _coins(self, fraction: float) -> Sample:

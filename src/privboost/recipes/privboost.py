@@ -730,8 +730,6 @@ def plan_privboost(
     outputs, last = basis.task.n_outputs, settings.calibration_share
     if settings.exposure is not None:
         _check_exposure(settings, encoder, target)
-    if own_scale and settings.conformal_fraction > 0:
-        raise ValueError('conformal_fraction must be 0 unless a number has loss="squared"')
     check_calibration(last, target, basis.task.loss)
     check_slopes(settings.monotone, encoder, outputs)
     check_named(
