@@ -206,6 +206,8 @@ CASES = [
     (PrivBoostRegressor, WIDE, 3, False, {"loss": "quantile", "quantile": 0.8, "n_estimators": 8}),
     (PrivBoostClassifier, THREE, 1, False, {"conformal_fraction": 0.5, "n_estimators": 8}),
     (PrivBoostRegressor, WIDE, 1, True, {"conformal_fraction": 0.5, "n_estimators": 8}),
+    (PrivBoostRegressor, WIDE, 1, True, {"loss": "tweedie", "conformal_fraction": 0.5}),
+    (PrivBoostRegressor, NUMBER, 1, False, {"loss": "absolute", "conformal_fraction": 0.5}),
 ]
 
 
