@@ -98,5 +98,7 @@ def models_with_sets() -> dict[str, Model]:
             for last in (0.0, 900.0):
                 edges = np.array([edge], dtype=np.int32)
                 found = Nonconformity(edges, np.array([5000.0, last]), 1.0)
-                made[f"{len(classes)} classes {edge} {last:g}"] = replace(model, nonconformity=found)
+                made[f"{len(classes)} classes {edge} {last:g}"] = replace(
+                    model, nonconformity=found
+                )
     return made

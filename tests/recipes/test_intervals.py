@@ -454,7 +454,7 @@ def test_relative_residuals_travel_in_bytes():
 def test_lines_of_residuals_that_would_overflow_are_refused(forgery):
     honest = {"first": 0, "bits": 8, **{n: np.array([1, 2]) for n in ("slope", "shift", "offset")}}
     RelativeResiduals(**honest)
-    with pytest.raises(ValueError, match="residuals|scores"):
+    with pytest.raises(ValueError, match=r"residuals|scores"):
         RelativeResiduals(**honest | forgery)
 
 
@@ -630,7 +630,9 @@ def test_intervals_of_other_losses_hold(loss, how, tmp_path):
         exact = np.quantile(np.abs(test["y"] - said) / spread, 0.9)
         assert 0.85 * exact < model.model_.interval_half_width(0.9) < 1.25 * exact
         ends = said - model.model_.interval_half_width(0.9) * spread
-        np.testing.assert_allclose(low, np.maximum(ends, bounds[0]), atol=0.01 * said.max(), rtol=0.01)
+        np.testing.assert_allclose(
+            low, np.maximum(ends, bounds[0]), atol=0.01 * said.max(), rtol=0.01
+        )
     wide = model.predict_interval(test, 1 - 1e-5)
     np.testing.assert_allclose(wide, np.tile(bounds, (len(test), 1)))
     model.save(tmp_path / "model")

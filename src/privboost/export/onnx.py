@@ -341,7 +341,9 @@ def _ends(graph: _Graph, model: Model, row: str) -> dict[str, str]:
 def _relative_ends(graph: _Graph, model: Model, row: str) -> dict[str, str]:
     """Add the ends of the prediction interval with a log link."""
     found, target = model.nonconformity, model.domain.target
-    assert found is not None and found.scale is not None and not isinstance(target, ClassTarget)
+    assert found is not None
+    assert found.scale is not None
+    assert not isinstance(target, ClassTarget)
     # Without an edge ends lie infinitely far from the mean, and are the bounds.
     terms = model.interval_terms(EXPORTED_COVERAGE) or ((1, 0, -math.inf), (1, 0, math.inf))
     ends = [graph.constant(end, "float64") for end in found.scale.limits]

@@ -56,9 +56,9 @@ def sql_text(model: Model, table: str = "rows") -> str:
     The new columns are, for classes, scores, `prediction`, and (where scores are log-odds)
     probabilities; for a number its score, `prediction`, and `lower` and `upper`, the ends of the
     90 % prediction interval of a model that has intervals; where it has sets of classes, for each
-    class 1 if it is in the set of 90 %, else 0 ("in set high"). Their names differ from those of the
-    domain's columns and from each other, in more than case and within 63 bytes; underscores are
-    added where needed.
+    class 1 if it is in the set of 90 %, else 0 ("in set high"). Their names differ from those of
+    the domain's columns and from each other, in more than case and within 63 bytes; underscores
+    are added where needed.
 
     Parameters
     ----------
@@ -153,7 +153,8 @@ def _relative_ends(model: Model, score: str) -> dict[str, str]:
     terms = model.interval_terms(EXPORTED_COVERAGE)
     if terms is None:
         return {"lower": _number(low), "upper": _number(high)}
-    assert found is not None and found.scale is not None
+    assert found is not None
+    assert found.scale is not None
     scaled = _clipped(score, *found.scale.limits)
     power = _number(found.scale.power / 2)
     ends = {}

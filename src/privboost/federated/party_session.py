@@ -14,8 +14,7 @@ from privboost._core.grid import SCORE_STEPS
 from privboost.accounting.events import SampledGroup
 from privboost.accounting.noisy_sums import GaussianRelease
 from privboost.data.design_matrix import Terms
-from privboost.data.rows import Layout
-from privboost.data.rows import RelativeResiduals
+from privboost.data.rows import Layout, RelativeResiduals
 from privboost.engine.backend import LocalBackend
 from privboost.engine.protocol import ShardState
 from privboost.engine.queries import Query

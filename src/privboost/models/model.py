@@ -354,6 +354,8 @@ class Model(DeclaredState):
         of at least 0.8 · `coverage`, whatever the model and the distribution are, and in general of
         a little more than `coverage`: in at most one fit of five does noise make intervals shorter
         than those without noise. Numbers beyond the declared bounds count as the nearer of the two.
+        They are symmetric around the score; with a log link they are wider where means are larger,
+        see `interval_half_width`.
 
         Parameters
         ----------
@@ -407,10 +409,13 @@ class Model(DeclaredState):
         assert isinstance(target, NumberTarget)
         if terms is None:
             return np.tile(np.array(target.bounds, dtype=np.float64), (len(scores), 1))
-        assert self.nonconformity is not None and self.nonconformity.scale is not None
+        assert self.nonconformity is not None
+        assert self.nonconformity.scale is not None
         scale = self.nonconformity.scale
         scores = np.clip(scores, *scale.limits)
-        mean, spread = (from_scale(own, (1.0, 2.0), LOG) for own in (scores, scores * scale.power / 2))
+        mean, spread = (
+            from_scale(own, (1.0, 2.0), LOG) for own in (scores, scores * scale.power / 2)
+        )
         ends = [np.clip(a * mean + b * spread + c, *target.bounds) for a, b, c in terms]
         return np.stack(ends, axis=1)
 
@@ -420,7 +425,9 @@ class Model(DeclaredState):
         See `RelativeScale.terms`.
         """
         found, target = self.nonconformity, self.domain.target
-        assert found is not None and found.scale is not None and isinstance(target, NumberTarget)
+        assert found is not None
+        assert found.scale is not None
+        assert isinstance(target, NumberTarget)
         edge = found.threshold(coverage)
         return None if edge is None else found.scale.terms(edge, target.middle_and_half()[1])
 

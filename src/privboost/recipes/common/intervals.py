@@ -1,9 +1,9 @@
 """Prediction intervals and sets: units put aside, and two histograms of their nonconformity.
 
 Split conformal prediction. Before training a secret coin puts each unit aside; after it, units put
-aside are counted by nonconformity, which is the absolute residual of a number, and minus the score
-of the row's own class: first in a few cells of geometric width, which tell roughly where most rows
-lie, then in cells that follow from the first.
+aside are counted by nonconformity, which is the residual of a number (absolute, or relative with a
+log link), and minus the score of the row's own class: first in a few cells of geometric width,
+which tell roughly where most rows lie, then in cells that follow from the first.
 """
 
 from __future__ import annotations
@@ -152,10 +152,13 @@ def relative_scale(curator: Curator, plan: Plan, parts: ScoreParts) -> RelativeS
     Its unit is the model's start, at the largest exposure if there is one.
     """
     target, loss = plan.encoder.domain.target, plan.task.loss_instance
-    assert isinstance(target, NumberTarget) and isinstance(loss, LogLink)
+    assert isinstance(target, NumberTarget)
+    assert isinstance(loss, LogLink)
     start = int(parts.start[0])
     if plan.exposure_name is not None:
-        start += int(parts.tables[plan.encoder.domain.feature_names.index(plan.exposure_name)].max())
+        start += int(
+            parts.tables[plan.encoder.domain.feature_names.index(plan.exposure_name)].max()
+        )
     middle, half = target.middle_and_half(curator.target_range)
     return RelativeScale.of(loss.variance_power, start, middle + half)
 
