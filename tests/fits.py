@@ -145,6 +145,7 @@ OWN = [
     Fit("PrivBoostRegressor, pure", "privboost", NUMBER, False, COUNTS | PURE),
     Fit("PrivBoostRegressor, relative", "privboost", NUMBER, True, EXPOSED | INTERVALS),
     Fit("PrivBoostRegressor, about .9", "privboost", NUMBER, False, HIGH | INTERVALS),
+    Fit("PrivBoostRegressor, pure intervals", "privboost", NUMBER, False, PURE | INTERVALS),
     Fit("DPXGBClassifier 0", "dpxgb", CLASSES, False, HESSIANS),
     Fit("DPXGBClassifier 1", "dpxgb", THREE, True, {"features": 3, "greedy_depth": 2}),
     Fit("DPXGBRegressor 2", "dpxgb", NUMBER, True, {"features": "cyclical"}),

@@ -8,8 +8,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from scipy.special import ndtri
 
 from privboost import (
+    BudgetStore,
     Domain,
     DPXGBRegressor,
     ModelFileError,
@@ -20,12 +22,19 @@ from privboost import (
 )
 from privboost._core.errors import BudgetError
 from privboost._core.grid import CLIP_STEPS, FULL_RANGE, LABEL_STEPS, SCORE_STEPS, Contribution
-from privboost.accounting.accountants import GdpAccountant, PldAccountant, RdpAccountant
+from privboost.accounting.accountants import (
+    ACCOUNTANTS,
+    GdpAccountant,
+    PldAccountant,
+    PureAccountant,
+    RdpAccountant,
+)
 from privboost.accounting.events import Planned, Selection
 from privboost.accounting.ledger import Ledger
 from privboost.accounting.noisy_sums import (
     GaussianRelease,
     LaplaceRelease,
+    ParallelLaplaceRelease,
     ParallelRelease,
     ThresholdRelease,
 )
@@ -109,6 +118,121 @@ def test_events_that_are_not_covered_are_refused():
     for twin in twins:
         with pytest.raises(ValueError, match=r"cover|fraction|sampling"):
             replace(fine, **twin)
+
+
+PURE = LaplaceRelease("training", 8.0, CLIP_STEPS, 1, 1, (0.8, 0.2))
+
+
+def purely(part, what="nonconformity", copies=4, fraction=0.3):
+    return ParallelLaplaceRelease.of(what, PURE, copies, part, fraction, CLIP_STEPS)
+
+
+def test_a_parallel_laplace_release_costs_what_all_that_cover_it_spend_together():
+    plan, parallel = [Planned(PURE, 4)], [purely(0.1, "rough"), purely(0.9, "fine")]
+    cost = PureAccountant().cost(plan, 0.0)
+    assert cost == pytest.approx(0.5)
+    assert PureAccountant().cost([*plan, *(Planned(event, 1) for event in parallel)], 0.0) == cost
+    alone = [LaplaceRelease(e.what, e.noise, e.steps, 1, 1, (1.0,)) for e in parallel]
+    own = PureAccountant().cost([Planned(event, 1) for event in alone], 0.0)
+    assert 0.999 * cost < own <= cost
+    ledger = Ledger(1.0, 0.0, PureAccountant())
+    ledger.reserve([*plan, *(Planned(event, 1) for event in parallel)])
+    assert ledger.check_parallel(0.3) == frozenset(parallel)
+
+
+def test_no_other_theory_covers_a_parallel_laplace_release():
+    """By Rényi divergences one release of a large ε costs more than many of small ones."""
+    event = purely(1.0, copies=400)
+    many, one = Planned(PURE, 400), LaplaceRelease("one", event.noise, CLIP_STEPS, 1, 1, (1.0,))
+    assert RdpAccountant().cost([many], 1e-6) < RdpAccountant().cost([Planned(one, 1)], 1e-6)
+    for name, accountant in ACCOUNTANTS.items():
+        assert accountant().covers(event) == (name == "pure"), name
+    assert event.rdp(2) is event.mu is None
+    with pytest.raises(ValueError, match="does not cover"):
+        Ledger(1e6, 1e-6, RdpAccountant()).reserve([many, Planned(event, 1)])
+
+
+def test_laplace_events_that_are_not_covered_are_refused():
+    fine = purely(0.5)
+    assert fine.noise == pytest.approx(PURE.noise / 2)
+    assert fine.scaled(3.0).covered_by.noise == 3 * PURE.noise
+    twins = [
+        {"noise": 0.99 * fine.noise},
+        {"part": 0.4},
+        {"part": 1.1},
+        {"copies": 3},
+        {"copies": 0},
+        {"rows": 2},
+        {"fraction": 0.0},
+        {"fraction": 1.0},
+        {"sampling_rate": 0.5},
+        {"relation": "replace one protected unit"},
+        {"covered_by": PURE.scaled(1.1)},
+        {"covered_by": replace(PURE, sampling_rate=0.5)},
+        {"covered_by": TRAINING},
+        {"covered_by": purely(1.0)},
+    ]
+    for twin in twins:
+        with pytest.raises(ValueError, match=r"cover|fraction|sampling|[rR]elation"):
+            replace(fine, **twin)
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        [Planned(purely(1.0), 1)],
+        [Planned(PURE, 3), Planned(purely(1.0), 1)],
+        [Planned(PURE, 4), Planned(purely(0.6), 2)],
+        [Planned(PURE, 4), Planned(purely(0.5), 1), Planned(purely(0.6, "more"), 1)],
+        [Planned(PURE, 4), Planned(purely(0.1, copies=2), 1), Planned(purely(0.5, "more"), 1)],
+        [Planned(PURE.scaled(0.5), 4), Planned(purely(1.0), 1)],
+    ],
+)
+def test_a_ledger_refuses_pure_plans_that_do_not_cover(plan):
+    with pytest.raises(BudgetError, match="parallel"):
+        Ledger(1e6, 0.0, PureAccountant()).reserve(plan)
+
+
+def test_pure_releases_leave_out_units_put_aside():
+    ledger = Ledger(1e6, 0.0, PureAccountant())
+    start = LaplaceRelease("start", 3.0, CLIP_STEPS, 1, 1, (0.5, 0.5))
+    event = purely(1.0)
+    ledger.reserve([Planned(start, 2), Planned(PURE, 4), Planned(event, 1)])
+    curator = Curator(LocalBackend(blocks_of()), ledger, KeyStream.seeded(1), Contribution())
+    curator.publish(Start(SQUARED_NUMBER.table(0.3, 1.0)))
+    whole = measure(curator, start)[..., 1].sum()
+    curator.put_aside(0.3, event)
+    assert measure(curator, start)[..., 1].sum() < 0.85 * whole
+    for _ in range(4):
+        measure(curator, PURE)
+    curator.use_aside()
+    with pytest.raises(ValueError, match="not of the units that count now"):
+        measure(curator, PURE)
+    curator.sums(ScoreCounts(EDGES, 1), event)
+    late = Ledger(1e6, 0.0, PureAccountant())
+    late.reserve([Planned(PURE, 4), Planned(event, 1)])
+    curator = Curator(LocalBackend(blocks_of()), late, KeyStream.seeded(1), Contribution())
+    curator.publish(Start(SQUARED_NUMBER.table(0.3, 1.0)))
+    measure(curator, PURE)  # one of four, in which units were that would be put aside
+    with pytest.raises(BudgetError, match="spent already: training"):
+        curator.put_aside(0.3, event)
+
+
+def test_an_account_by_renyi_divergences_refuses_pure_intervals(tmp_path):
+    account = BudgetStore(tmp_path / "store.db").open("rows", 5.0, 1e-5, filter="renyi")
+    model = PrivBoostRegressor(1.0, 0.0, domain_of(), conformal_fraction=0.3, budget=account)
+    with pytest.raises(BudgetError, match="divergence"):
+        model.fit(table(300))
+    assert not account.balance().entries
+
+
+@pytest.mark.parametrize("weights", [[1.0], [1.0, 1.0], [1.0, 0.3, 0.1], [0.2] * 30])
+def test_the_margin_holds_for_laplace_noise(weights):
+    """A sum of Laplace noise lies below its margin as rarely as Gaussian noise, or more rarely."""
+    rng, weights = np.random.default_rng(len(weights)), np.array(weights)
+    sums = rng.laplace(0, 1, (200_000, len(weights))) @ weights
+    margin = -ndtri(NOISE_PROBABILITY) * math.sqrt(2 * float(weights @ weights))
+    assert np.mean(sums < -margin) < NOISE_PROBABILITY + 0.002
 
 
 @pytest.mark.parametrize(
@@ -243,7 +367,7 @@ def test_only_sums_that_leave_units_out_are_released_once_some_are_put_aside():
     curator.put_aside(0.3, aside(1.0))
     with pytest.raises(ValueError, match="texts of units put aside"):
         curator.threshold(1, texts, KeyStream.seeded(2))
-    with pytest.raises(ValueError, match="only Gaussian sums"):
+    with pytest.raises(ValueError, match="only noisy sums"):
         curator._charge_event(votes)
 
 
@@ -794,9 +918,28 @@ def test_other_fractions_are_refused(fraction):
         PrivBoostRegressor(1.0, 1e-6, domain_of(), conformal_fraction=fraction).fit(None)
 
 
-def test_pure_budgets_and_units_of_several_rows_are_refused_before_anything_is_spent():
-    with pytest.raises(ValueError, match="delta must be above 0"):
-        PrivBoostRegressor(1.0, 0.0, domain_of(), conformal_fraction=0.2).fit(None)
+@pytest.mark.parametrize("epsilon", [0.7, 2.0])
+def test_intervals_of_pure_budgets_hold(epsilon):
+    frame, test = table(8000), table(4000, 9)
+    how = {"conformal_fraction": 0.3, "random_state": 1}
+    model = PrivBoostRegressor(epsilon, 0.0, domain_of(), **how).fit(frame)
+    assert 0.999 * epsilon < model.privacy_.epsilon <= epsilon
+    assert model.privacy_.delta == 0
+    for coverage in (0.5, 0.9):
+        assert coverage - 0.025 < coverage_of(model, test, coverage) < coverage + 0.06
+    said = [one for one in model.privacy_.to_dict()["releases"] if "put aside" in one["what"]]
+    assert len(said) == 2
+    assert all("no cost of its own" in one["mechanism"] for one in said)
+    plan = model._plan(Encoder.of(domain_of()), None, Budget(epsilon, 0.0))
+    assert plan.accountant.name == "pure"
+    own = [LaplaceRelease(e.what, e.noise, e.steps, 1, 1, (1.0,)) for e in plan.conformal_releases]
+    made = sum(p.count for p in plan.releases if p.event == plan.reserved_release)
+    others = plan.accountant.cost([Planned(event, 1) for event in own], 0.0)
+    assert others <= plan.accountant.cost([Planned(plan.reserved_release, made)], 0.0)
+    assert others > 0.7 * epsilon
+
+
+def test_units_of_several_rows_are_refused_before_anything_is_spent():
     for most in (1, 2):
         domain = make_domain(NUMBER, {"column": "person", "max_rows": most})
         model = PrivBoostRegressor(2.0, 1e-6, domain, conformal_fraction=0.4, random_state=1)

@@ -21,7 +21,7 @@ from privboost.accounting.noisy_sums import (
     GramRelease,
     LaplaceRelease,
     NoisySums,
-    ParallelRelease,
+    Parallel,
     ThresholdRelease,
     VectorRelease,
 )
@@ -88,7 +88,7 @@ class Curator:
         self._terms: Terms | None = None
         self._put_aside: Sample | None = None
         self._counts_aside = self._unsure = False
-        self._parallel: frozenset[ParallelRelease] = frozenset()
+        self._parallel: frozenset[Parallel] = frozenset()
         self._range = FULL_RANGE
 
     @property
@@ -313,7 +313,7 @@ class Curator:
                 raise ValueError("only Gaussian releases of all rows can be exchanged")
         self._ledger.exchange(Planned(reserved, 1), releases, self._ledger.accountant)
 
-    def put_aside(self, fraction: float, event: ParallelRelease) -> None:
+    def put_aside(self, fraction: float, event: Parallel) -> None:
         """Put units aside, by a secret coin each: until `use_aside`, only the others count.
 
         Privacy
@@ -344,7 +344,7 @@ class Curator:
         self._counts_aside = True
         self._use_part(self._put_aside, True, relative)
 
-    def _check_covered(self, fraction: float, event: ParallelRelease) -> frozenset[ParallelRelease]:
+    def _check_covered(self, fraction: float, event: Parallel) -> frozenset[Parallel]:
         """Return all parallel releases; refuse to put units aside unless all may be covered."""
         if event.fraction != fraction:
             raise ValueError("another fraction of the units is put aside than the event says")
@@ -385,13 +385,14 @@ class Curator:
     def _charge_event(self, event: Event) -> KeyStream:
         """Record an event, and return the randomness of its release."""
         check_noisy(event)
-        if self._put_aside is not None and not isinstance(event, GaussianRelease):
-            raise ValueError("once units are put aside, only Gaussian sums leave them out")
+        sums = isinstance(event, GaussianRelease | LaplaceRelease)
+        if self._put_aside is not None and not sums:
+            raise ValueError("once units are put aside, only noisy sums leave them out")
         if self._unsure:
             raise ValueError("it is not known which units count: nothing more is released")
-        if isinstance(event, ParallelRelease) != self._counts_aside:
+        if isinstance(event, Parallel) != self._counts_aside:
             raise ValueError(f"this release is not of the units that count now: {event.what}")
-        if isinstance(event, ParallelRelease) and event not in self._parallel:
+        if isinstance(event, Parallel) and event not in self._parallel:
             raise ValueError(f"not reserved before units were put aside: {event.what}")
         if self._payments.are_open:
             raise ValueError("rows have budgets: only Gaussian releases charge them")

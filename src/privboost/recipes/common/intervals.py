@@ -17,7 +17,11 @@ import numpy as np
 
 from privboost._core.grid import FULL_RANGE, SCORE_STEPS
 from privboost.accounting.events import Event, Planned
-from privboost.accounting.noisy_sums import GaussianRelease, ParallelRelease
+from privboost.accounting.noisy_sums import (
+    LaplaceRelease,
+    ParallelLaplaceRelease,
+    ParallelRelease,
+)
 from privboost.data.rows import LARGEST_RESIDUAL
 from privboost.data.targets import NumberTarget
 from privboost.engine.look_ups import NO_EDGES
@@ -69,7 +73,7 @@ def plan_intervals(made: PlannedReleases, covered_by: str, fraction: float) -> d
     """Return the fields of a plan whose units put aside pay in parallel to a release.
 
     `covered_by` is the name of that release, which uses all other units and is made after they are
-    put aside. Without a `fraction` no unit is put aside.
+    put aside; with pure ε all of its copies pay. Without a `fraction` no unit is put aside.
     """
     if fraction == 0:
         return {}
@@ -85,14 +89,15 @@ def plan_intervals(made: PlannedReleases, covered_by: str, fraction: float) -> d
     if isinstance(basis.budget, PublicRows):
         exact = made[covered_by]
         events = [type(exact)(what, 0.0, 1) for what, _ in parts]
-    elif not isinstance(made[covered_by], GaussianRelease):
-        raise ValueError("conformal_fraction needs Gaussian noise: delta must be above 0")
     else:
+        covering: Any = made[covered_by]
+        copies = made.planned(covered_by).count
         steps = basis.contribution.row_steps
-        events = [
-            ParallelRelease.of(what, made[covered_by], part, fraction, steps)
-            for what, part in parts
-        ]
+        if isinstance(covering, LaplaceRelease):
+            own = ParallelLaplaceRelease
+            events = [own.of(w, covering, copies, p, fraction, steps) for w, p in parts]
+        else:
+            events = [ParallelRelease.of(w, covering, p, fraction, steps) for w, p in parts]
     return {
         "releases": (*made.releases, *(Planned(event, 1) for event in events)),
         "conformal_releases": tuple(events),
