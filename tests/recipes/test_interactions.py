@@ -9,7 +9,7 @@ from privboost import PrivBoostClassifier, PrivBoostRegressor
 from privboost._core.grid import SCORE_STEPS
 from privboost.federated.agreement import shared_parameters
 from privboost.recipes.common.allowed_interactions import Allowed
-from privboost.recipes.common.interactions import CodeQuantiles, Interactions
+from privboost.recipes.common.interactions import CodeQuantiles, InteractionRule, Interactions
 from privboost.recipes.common.posterior import (
     VARIANCES,
     Effect,
@@ -18,7 +18,6 @@ from privboost.recipes.common.posterior import (
     leaf_values,
     prior_of,
 )
-from privboost.recipes.privboost import InteractionRule
 from tests.hostile import HostileBackend
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
