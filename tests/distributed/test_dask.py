@@ -70,6 +70,7 @@ SAMPLED = ["sbdt 0, two classes", "sbdt 1, three classes", "sbdt 3, two classes"
 SAMPLED += ["SarusXGBClassifier 4", "BoostedAdaSSPClassifier 3", "PrivBoostRegressor, poisson"]
 SAMPLED += ["PrivBoostClassifier 6", "SBDTClassifier 9"]
 SAMPLED += ["PrivBoostRegressor, intervals", "PrivBoostClassifier, sets"]
+SAMPLED += ["PrivBoostRegressor, relative", "PrivBoostRegressor, pure intervals"]
 
 
 @pytest.mark.parametrize("name", SAMPLED)
