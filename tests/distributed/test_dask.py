@@ -71,6 +71,7 @@ SAMPLED += ["SarusXGBClassifier 4", "BoostedAdaSSPClassifier 3", "PrivBoostRegre
 SAMPLED += ["SBDTRegressor, poisson"]
 SAMPLED += ["PrivBoostClassifier 6", "SBDTClassifier 9"]
 SAMPLED += ["PrivBoostRegressor, intervals", "PrivBoostClassifier, sets"]
+SAMPLED += ["PrivBoostRegressor, relative", "PrivBoostRegressor, pure intervals"]
 
 
 @pytest.mark.parametrize("name", SAMPLED)

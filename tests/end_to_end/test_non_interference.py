@@ -32,6 +32,7 @@ OWN = [
     Fit("quantiles", "privboost", NUMBER, False, {"loss": "quantile", "quantile": 0.9}),
     Fit("votes", "lazybb", CLASSES, False, {"accountant": "rdp"}),
     Fit("intervals", "privboost", NUMBER, False, {"conformal_fraction": 0.5}),
+    Fit("relative", "privboost", NUMBER, False, {"loss": "gamma", "conformal_fraction": 0.5}),
     Fit("linear", "adassp", CLASSES, False, {"class_weight": "balanced"}),
 ]
 FITS = fits.BASIC | {fit.name: fit for fit in OWN}

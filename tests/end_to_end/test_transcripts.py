@@ -210,6 +210,9 @@ CASES = [
     (DPXGBRegressor, WIDE, 1, True, {"loss": "absolute", "max_depth": 2}),
     (PrivBoostClassifier, THREE, 1, False, {"conformal_fraction": 0.5, "n_estimators": 8}),
     (PrivBoostRegressor, WIDE, 1, True, {"conformal_fraction": 0.5, "n_estimators": 8}),
+    (PrivBoostRegressor, WIDE, 1, True, {"loss": "tweedie", "conformal_fraction": 0.5}),
+    (PrivBoostRegressor, NUMBER, 1, False, {"loss": "absolute", "conformal_fraction": 0.5}),
+    (PrivBoostClassifier, CLASSES, 1, True, {"delta": 0.0, "conformal_fraction": 0.5}),
 ]
 
 

@@ -282,6 +282,8 @@ class LogLink(Loss):
     """Least label, in parts of its unit: one of 0 has no likelihood under some losses."""
     whole: ClassVar[bool] = False
     """Whether labels are counts."""
+    variance_power: float = 1.0
+    """Power of the mean to which the variance of labels is taken to be proportional."""
 
     @property
     def labels(self) -> tuple[float, float]:

@@ -471,8 +471,6 @@ def plan_privboost(
     scale = scale_of(loss)
     if settings.exposure is not None:
         check_exposure(settings, encoder, loss.log_link)
-    if loss.own_scale and settings.conformal_fraction > 0:
-        raise ValueError('conformal_fraction must be 0 unless a number has loss="squared"')
     check_calibration(last, target, basis.task.loss)
     check_slopes(settings.monotone, encoder, outputs)
     check_named(

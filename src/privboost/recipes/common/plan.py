@@ -137,7 +137,7 @@ class Plan(ABC):
         Reserved releases.
     range_release : GaussianRelease, LaplaceRelease or None
         One histogram of labels that finds the target clipping range (see `target_range`).
-    conformal_releases : tuple of ParallelRelease
+    conformal_releases : tuple of Parallel
         Two histograms of the nonconformity of units put aside (see `intervals`); empty without any.
     conformal_fraction : float
         Probability with which a unit is put aside.
@@ -317,7 +317,11 @@ class PlannedReleases:
     releases: tuple[Planned, ...]
 
     def __getitem__(self, name: str) -> Any:
-        return self.releases[self.names.index(name)].event
+        return self.planned(name).event
+
+    def planned(self, name: str) -> Planned:
+        """Return the release of a name, with how often it is made."""
+        return self.releases[self.names.index(name)]
 
     def get(self, name: str) -> Any:
         """Return the release of a name, or None where the plan makes none."""
