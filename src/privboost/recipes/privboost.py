@@ -80,6 +80,11 @@ from privboost.recipes.common.quantile_scale import (
     release_quantile_scale,
 )
 from privboost.recipes.common.target_range import WHOLE_RANGE, TargetRange, plan_target_range
+from privboost.recipes.common.survival_scale import (
+    SurvivalScale,
+    plan_survival_releases,
+    release_survival_scale,
+)
 from privboost.trees.cell_map import CellMap
 
 SWEEPS, PURE_SWEEPS = 12, 3
@@ -161,7 +166,11 @@ _PAIR_SWEEPS = 8
 class PrivBoostParameters(Parameters):
     """Parameters of PrivBoost."""
 
-    _where_set: ClassVar[tuple[str, ...]] = ("interaction_constraints", "conformal_fraction")
+    _where_set: ClassVar[tuple[str, ...]] = (
+        "interaction_constraints",
+        "conformal_fraction",
+        "scale",
+    )
 
     n_estimators: int = parameter(
         None,
@@ -251,7 +260,7 @@ class PrivBoostParameters(Parameters):
         share(or_else=0),
         "Share of the budget of the last release, which calibrates the model: counts by score and "
         "class for probabilities, sums of residuals by prediction for the mean of a number, counts "
-        "by residual for a quantile; 0 leaves it out.",
+        "by residual for a quantile, and by residual and event for survival times; 0 leaves it out.",
         by_task=(0.04, 0.04),
     )
     span_share: float = parameter(None, *SPAN_SHARE, by_task=(0.0, 0.05))
@@ -261,6 +270,15 @@ class PrivBoostParameters(Parameters):
         "Fraction of the protected units put aside for `predict_interval`, or `predict_set` of a "
         "classifier: chosen at random, they train nothing, and the errors of the model on them are "
         "counted. It costs no budget.",
+        tasks=("classes", "number"),
+    )
+    scale: float | None = parameter(
+        None,
+        size(),
+        "Scale of the logistic distribution of log times around a prediction, from public "
+        "knowledge; about 0.7 where the hazard is constant. By default it follows released counts "
+        "by log time and event.",
+        tasks=("survival",),
     )
     at_once: int = parameter(
         1,
@@ -393,8 +411,9 @@ class PrivBoostPlan(Plan):
         Counts by score and class of one output; with a log link, sums of all rows.
     label_release : NoisySums or None
         Counts by label, with a log link.
-    scale : LogScale, QuantileScale or None
-        With a log link, or for a quantile, what was released about labels; None before that.
+    scale : LogScale, QuantileScale, SurvivalScale or None
+        With a log link, for a quantile or for survival times, what was released about labels; None
+        before that.
     rule : InteractionRule
         Division of measurements between single features and interactions.
     """
@@ -407,7 +426,7 @@ class PrivBoostPlan(Plan):
     calibration_release: NoisySums | None
     rule: InteractionRule = field(default_factory=InteractionRule)
     label_release: NoisySums | None = None
-    scale: LogScale | QuantileScale | None = None
+    scale: LogScale | QuantileScale | SurvivalScale | None = None
 
     @property
     def loss(self) -> Loss:
@@ -753,6 +772,8 @@ def plan_privboost(
         scores = correction_release(kind, basis.bound)
     elif own_scale:
         init, scores = plan_quantile_releases(kind, basis.bound)
+    elif target == "survival":
+        init, scores = plan_survival_releases(kind, basis.bound)
     made = basis.calibrate_by_shares(
         [
             about_labels,
@@ -865,6 +886,9 @@ def boost_privboost(
         of_one = 0 if plan.exposure is None else plan.exposure.of_one
         start = np.array([plan.scale.start - of_one], dtype=np.int32)
     model = pack_model(plan, posteriors, interactions, start, replays, noisy_rows)
+    if isinstance(plan.scale, SurvivalScale):
+        shift, width = plan.scale.corrected(curator, plan, plan.calibration_release)
+        return model.with_calibration(np.array([[1.0, shift]])).with_time_scale(width)
     if plan.scale is not None:
         if plan.calibration_release is None:
             return model
@@ -883,12 +907,29 @@ def _own_beginning(plan: PrivBoostPlan) -> Callable[[Curator, PrivBoostPlan], _B
     """Return the function that begins boosting where a loss has a scale of its own."""
     if plan.loss.log_link:
         return _begin_on_log_scale
+    if plan.task.target == "survival":
+        return _begin_with_times
     return _begin_at_quantile if isinstance(plan.loss, Pinball) else None
+
+
+def _begin_with_times(curator: Curator, plan: PrivBoostPlan) -> _Beginning:
+    """Release counts by log time and event, and publish the loss and the typical time."""
+    released = release_survival_scale(curator, plan, plan.init_release, plan.settings.scale)
+    return _begin_at(curator, plan, *released)
 
 
 def _begin_at_quantile(curator: Curator, plan: PrivBoostPlan) -> _Beginning:
     """Release counts by label, and publish the loss and the quantile of labels."""
-    scale, counts = release_quantile_scale(curator, plan, plan.init_release)
+    return _begin_at(curator, plan, *release_quantile_scale(curator, plan, plan.init_release))
+
+
+def _begin_at(
+    curator: Curator,
+    plan: PrivBoostPlan,
+    scale: QuantileScale | SurvivalScale,
+    counts: np.ndarray,
+) -> _Beginning:
+    """Publish the loss and the initial score that counts by label gave."""
     clip = scale.clip if plan.settings.gradient_clip is None else plan.settings.gradient_clip
     start = np.array([scale.start], dtype=np.int32)
     plan = replace(plan, scale=scale)

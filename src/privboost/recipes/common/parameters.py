@@ -95,6 +95,9 @@ SPAN_SHARE = (
 )
 """Constraint and documentation of `span_share`, which every recipe for numbers has."""
 
+TASKS = ("classes", "number", "survival")
+"""Kinds of target. Defaults for survival times are those for a number."""
+
 BY_TASK: Any = object()
 """Default of the signature that is the task's own, instead of None."""
 
@@ -103,7 +106,7 @@ class Declared(NamedTuple):
     """Declaration of one parameter, as `parameter` takes it.
 
     Without a constraint the code that uses the parameter checks it. `by_task` has the default for
-    "classes" and for a "number" where it depends on the task.
+    each of `TASKS` where it depends on the task.
     """
 
     constraint: Constraint | None
@@ -119,7 +122,7 @@ def parameter(
     doc: str,
     *,
     by_task: tuple[Any, Any] | None = None,
-    tasks: tuple[str, ...] = ("classes", "number"),
+    tasks: tuple[str, ...] = TASKS,
 ) -> Any:
     """Declare a parameter as a field of a dataclass.
 
@@ -138,7 +141,7 @@ def parameter(
     """
     constraint = None if isinstance(allowed, str) else allowed
     kind = allowed if isinstance(allowed, str) else allowed.type
-    values = {} if by_task is None else dict(zip(("classes", "number"), by_task, strict=True))
+    values = {} if by_task is None else dict(zip(TASKS, (*by_task, by_task[1]), strict=True))
     declared = Declared(constraint, doc, kind, values, tasks)
     return field(default=default, metadata={"parameter": declared})
 
