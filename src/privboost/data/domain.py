@@ -71,9 +71,7 @@ class Domain(DeclaredState):
 
     def __post_init__(self) -> None:
         unit = None if self.unit is None else self.unit.column
-        for fault in faults(
-            self.feature_names, self.target.name, unit, self.target.event_column
-        ):
+        for fault in faults(self.feature_names, self.target.name, unit, self.target.event_column):
             raise DomainError(fault)
         if self.privacy is not None and self.privacy.public_rows:
             raise DomainError("privacy: a domain is learned with noise, at a price, or written")

@@ -79,7 +79,9 @@ def read_parts(form: Mapping[str, Any]) -> Parts:
     parts.wrong += [
         f"leave_out: {name!r} is {roles[name]} too" for name in left_out or () if name in roles
     ]
-    parts.columns = tuple(dict.fromkeys(n for n in (*features, target, event, unit) if n is not None))
+    parts.columns = tuple(
+        dict.fromkeys(n for n in (*features, target, event, unit) if n is not None)
+    )
     return parts
 
 

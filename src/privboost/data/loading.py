@@ -70,7 +70,9 @@ def open_source(domain: Domain, data: Any, labels: Any, weights: Any) -> tuple[T
     event = domain.target.event_column
     if event is not None:
         parts = labels is None or isinstance(labels, str)
-        given["y"], given["event"] = (target, event) if parts else split_survival(labels, target, event)
+        given["y"], given["event"] = (
+            (target, event) if parts else split_survival(labels, target, event)
+        )
     apart = {k: own for k, own in given.items() if own is not None and not isinstance(own, str)}
     named = given | {name: _APART.format(name) for name in apart}
     own = [given[name] for name in given if name not in apart and given[name] is not None]

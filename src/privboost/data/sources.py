@@ -131,7 +131,10 @@ def split_survival(labels: Any, time: str, event: str) -> tuple[Any, Any]:
         raise SchemaError(_SURVIVAL_LABELS)
     if set(columns) == {time, event}:
         return columns[time], columns[event]
-    kinds = {name: column_kind(slice_vector(open_vector(own, "y"), 0, 0), name) for name, own in columns.items()}
+    kinds = {
+        name: column_kind(slice_vector(open_vector(own, "y"), 0, 0), name)
+        for name, own in columns.items()
+    }
     names = {kind: name for name, kind in kinds.items()}
     if set(names) != {"bool", "number"}:
         raise SchemaError(_SURVIVAL_LABELS)

@@ -79,12 +79,12 @@ from privboost.recipes.common.quantile_scale import (
     plan_quantile_releases,
     release_quantile_scale,
 )
-from privboost.recipes.common.target_range import WHOLE_RANGE, TargetRange, plan_target_range
 from privboost.recipes.common.survival_scale import (
     SurvivalScale,
     plan_survival_releases,
     release_survival_scale,
 )
+from privboost.recipes.common.target_range import WHOLE_RANGE, TargetRange, plan_target_range
 from privboost.trees.cell_map import CellMap
 
 SWEEPS, PURE_SWEEPS = 12, 3
@@ -235,20 +235,21 @@ class PrivBoostParameters(Parameters):
         size(),
         "Bound of a row's gradient; a smaller clip means less noise and more bias. By default it "
         "follows the released number of rows (0.25 to 1) for classes, and released counts by label "
-        "for a number; with a log link it is in parts of the mean label.",
+        "for a number; with a log link it is in parts of the mean label. Of survival times it is in "
+        "parts of the largest gradient, and follows the number of rows like that of classes.",
     )
     hessian_clip: float | None = parameter(
         None,
         size(below=_MOST_CLIP),
         "Bound of a row's Hessian. By default a third of the gradient's, at most 0.25, for "
-        "classes, and 1 for a number.",
+        "classes and survival times (in units of the squared scale), and 1 for a number.",
     )
     hessian_share: float = parameter(
         None,
         share(),
-        "Share of the Hessian in a measurement. Default 0.04 for classes, 0.1 for a number; 0.2 "
-        "where delta is 0.",
-        by_task=(0.04, 0.1),
+        "Share of the Hessian in a measurement. Default 0.04 for classes and survival times, 0.1 "
+        "for a number; 0.2 where delta is 0.",
+        by_task=(0.04, 0.1, 0.04),
     )
     init_share: float = parameter(
         0.02,
@@ -260,7 +261,7 @@ class PrivBoostParameters(Parameters):
         share(or_else=0),
         "Share of the budget of the last release, which calibrates the model: counts by score and "
         "class for probabilities, sums of residuals by prediction for the mean of a number, counts "
-        "by residual for a quantile, and by residual and event for survival times; 0 leaves it out.",
+        "by residual for a quantile, or by residual and event for times; 0 leaves it out.",
         by_task=(0.04, 0.04),
     )
     span_share: float = parameter(None, *SPAN_SHARE, by_task=(0.0, 0.05))
@@ -459,7 +460,7 @@ class PrivBoostPlan(Plan):
         """Return the clip of gradients, given the released number of rows and counts by label.
 
         For classes it grows slowly with the rows for each feature, in standard deviations of the
-        noise of all rounds together.
+        noise of all rounds together; for survival times likewise, in parts of the largest gradient.
         """
         if self.settings.gradient_clip is not None:
             return self.settings.gradient_clip
@@ -491,18 +492,20 @@ class PrivBoostPlan(Plan):
         return best if self.settings.at_once == 1 else min(best, _CLIP)
 
     def hessian_clip_for(self, clip: float) -> float:
-        """Return the clip of Hessians: a third of the gradients' clip, for classes.
+        """Return the clip of Hessians: a third of the gradients' clip, for classes and times.
 
         Both sums are then biased alike. Gradients without and Hessians with a clip would make
         steps too long, and correlated features would overshoot in turn.
         """
+        scale = self.scale
+        unit = scale.loss.scale if isinstance(scale, SurvivalScale) else 1.0
         if self.settings.hessian_clip is not None:
-            return self.settings.hessian_clip
-        if self.scale is not None:
-            return self.scale.hessian_clip
+            return self.settings.hessian_clip / unit**2
+        if scale is not None and not isinstance(scale, SurvivalScale):
+            return scale.hessian_clip
         if self.task.target == "number":
             return 1.0
-        return min(max(clip / 3, _LEAST_HESSIAN), _MOST_HESSIAN)
+        return min(max(clip * unit / 3, _LEAST_HESSIAN), _MOST_HESSIAN) / unit**2
 
     @staticmethod
     def effect_of_clip(clip: float, target_range: TargetRange) -> ClipEffect:
@@ -914,13 +917,16 @@ def _own_beginning(plan: PrivBoostPlan) -> Callable[[Curator, PrivBoostPlan], _B
 
 def _begin_with_times(curator: Curator, plan: PrivBoostPlan) -> _Beginning:
     """Release counts by log time and event, and publish the loss and the typical time."""
-    released = release_survival_scale(curator, plan, plan.init_release, plan.settings.scale)
-    return _begin_at(curator, plan, *released)
+    scale, counts = release_survival_scale(curator, plan, plan.init_release, plan.settings.scale)
+    clip = plan.clip_for(float(scale.counted[0])) * scale.loss.largest_gradient
+    return _begin_at(curator, plan, replace(scale, clip=clip), counts, clip)
 
 
 def _begin_at_quantile(curator: Curator, plan: PrivBoostPlan) -> _Beginning:
     """Release counts by label, and publish the loss and the quantile of labels."""
-    return _begin_at(curator, plan, *release_quantile_scale(curator, plan, plan.init_release))
+    scale, counts = release_quantile_scale(curator, plan, plan.init_release)
+    clip = scale.clip if plan.settings.gradient_clip is None else plan.settings.gradient_clip
+    return _begin_at(curator, plan, scale, counts, clip)
 
 
 def _begin_at(
@@ -928,9 +934,9 @@ def _begin_at(
     plan: PrivBoostPlan,
     scale: QuantileScale | SurvivalScale,
     counts: np.ndarray,
+    clip: float,
 ) -> _Beginning:
     """Publish the loss and the initial score that counts by label gave."""
-    clip = scale.clip if plan.settings.gradient_clip is None else plan.settings.gradient_clip
     start = np.array([scale.start], dtype=np.int32)
     plan = replace(plan, scale=scale)
     publish_initial_scores(curator, scale.loss.table(clip, plan.hessian_clip_for(clip)), start)

@@ -121,7 +121,7 @@ def parameter(
     allowed: Constraint | str,
     doc: str,
     *,
-    by_task: tuple[Any, Any] | None = None,
+    by_task: tuple[Any, ...] | None = None,
     tasks: tuple[str, ...] = TASKS,
 ) -> Any:
     """Declare a parameter as a field of a dataclass.
@@ -134,14 +134,14 @@ def parameter(
         Allowed values, or the type alone where other code checks them.
     doc : str
         Documentation; line breaks are up to the docstring.
-    by_task : pair, optional
-        Defaults for classes and for a number.
+    by_task : tuple, optional
+        Defaults for classes, for a number and, if they differ from it, for survival times.
     tasks : tuple of str
         Tasks whose estimators have the parameter; for others it has its default.
     """
     constraint = None if isinstance(allowed, str) else allowed
     kind = allowed if isinstance(allowed, str) else allowed.type
-    values = {} if by_task is None else dict(zip(TASKS, (*by_task, by_task[1]), strict=True))
+    values = {} if by_task is None else dict(zip(TASKS, (*by_task, by_task[-1]), strict=False))
     declared = Declared(constraint, doc, kind, values, tasks)
     return field(default=default, metadata={"parameter": declared})
 

@@ -165,6 +165,8 @@ class SurvivalScale:
         Whether the scale is public, and stays.
     counted : float array
         The noisy count of rows, and its standard deviation.
+    clip : float
+        Clip of gradients.
     """
 
     loss: LogLogistic
@@ -173,19 +175,10 @@ class SurvivalScale:
     curvature: float
     fixed: bool
     counted: np.ndarray
+    clip: float
 
     spread: ClassVar[float] = 1.0
     """Variance of gradients for a sum of Hessians of 1, as of any log-likelihood."""
-
-    @property
-    def clip(self) -> float:
-        """Clip of gradients, which none exceeds."""
-        return self.loss.largest_gradient
-
-    @property
-    def hessian_clip(self) -> float:
-        """Clip of Hessians, which none exceeds."""
-        return self.loss.largest_hessian
 
     @property
     def most_step(self) -> float:
@@ -257,5 +250,6 @@ def release_survival_scale(
         known.curvature(start / SCORE_STEPS, own),
         scale is not None,
         np.array([rows, noise * math.sqrt(counts.size)]) * plan.count_step,
+        loss.largest_gradient,
     )
     return scaled, np.array([rows])
