@@ -145,6 +145,7 @@ register("loader PVBSIZE1", "privboost.domain_inference.bounds", "InferenceLoade
 register("loader PVBEVAL1", "privboost.evaluation.outcomes", "OutcomeLoader")
 register("outcomes classes", "privboost.evaluation.classes", "ClassOutcomes")
 register("outcomes number", "privboost.evaluation.numbers", "NumberOutcomes")
+register("outcomes survival", "privboost.evaluation.survival", "SurvivalOutcomes")
 register("outcomes exact number", "privboost.evaluation.exact_numbers", "ExactNumberOutcomes")
 
 

@@ -235,8 +235,8 @@ class PrivBoostParameters(Parameters):
         size(),
         "Bound of a row's gradient; a smaller clip means less noise and more bias. By default it "
         "follows the released number of rows (0.25 to 1) for classes, and released counts by label "
-        "for a number; with a log link it is in parts of the mean label. Of survival times it is in "
-        "parts of the largest gradient, and follows the number of rows like that of classes.",
+        "for a number; with a log link it is in parts of the mean label. Of survival times it "
+        "is in parts of the largest gradient, and follows the number of rows like that of classes.",
     )
     hessian_clip: float | None = parameter(
         None,
