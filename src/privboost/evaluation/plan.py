@@ -91,9 +91,8 @@ def plan_evaluation(
             _refuse(name, value, "it is for a number, and the target is a survival time")
     if isinstance(domain.target, SurvivalTarget):
         touched = parts
-        made, noise = _quietest(basis, survival_releases(basis, touched), gaussian)
-        n_groups = 1 if groups is None else 1 + sum(groups.layout.n_codes)
-        found_times = SurvivalOutcomes.of(model, noise, n_groups, horizon)
+        made, _ = _quietest(basis, survival_releases(basis, touched), gaussian)
+        found_times = SurvivalOutcomes.of(model, horizon)
         outcomes, more = found_times, {"horizon": found_times.time_at(model)}
     elif isinstance(domain.target, ClassTarget):
         _refuse("clip", clip, "classes have no residuals")

@@ -1,8 +1,9 @@
 """Outcomes and measures of survival times: concordance, and calibration at a horizon.
 
-Rows are counted once, by interval of their time, by whether the event was observed, and by interval
-of their score. Both follow from the model alone: they have about equally many events, and scores,
-by its own released values. All measures follow from these counts.
+All rows are counted first. Then they are counted by interval of their time, by whether the event
+was observed, and by interval of their score: intervals follow from the model alone, by whose own
+released values they have even shares of events and of rows, and their number from the first count.
+All measures follow from these counts.
 
 Concordance compares rows of different intervals of time; what rows of the same interval could
 change is a part of its width, as what rows of the same interval of scores could. Survival at the
@@ -53,12 +54,19 @@ from privboost.trees.cell_map import CellMap
 BETTER = {"concordance": HIGHER, "calibration_error": LOWER}
 """Measures that compare models, and which values of them are better."""
 
-_INTERVALS = ((30.0, 6, 8), (5.0, 8, 12), (0.0, 10, 16))
-"""Intervals of times and of scores, by the least standard deviation of a count's noise, in rows."""
-_EXACT_INTERVALS = 512
-"""The same without noise."""
-_FEWEST_INTERVALS = 64
-"""The same at least, where there are many groups."""
+ROWS, CELLS = "rows", CHIEF
+_ROWS_SHARE = 0.05
+"""The releases, and the share of the count of rows."""
+_FINE = 512
+"""Intervals of times, and of scores, by which rows are coded."""
+_MOST_INTERVALS, _FEWEST_INTERVALS = 64, 6
+"""Intervals in which rows are counted with noise, at most and at least."""
+_INTERVALS = 0.3
+"""These, times the noise of a count and relative to the root of the rows: noise is then no more
+than the error of rows being a sample."""
+_LATE = 1.5
+"""Power with which intervals of times have fewer events the later they are: most rows that are
+censored are often in the last one."""
 _MOST_CELLS = 2**22
 """Most cells of all groups together, without noise."""
 _MOST_BINS = 10
@@ -89,23 +97,16 @@ class SurvivalOutcomes(Outcomes):
     horizon: int
 
     @classmethod
-    def of(cls, model: Model, noise: float, n_parts: int, horizon: Any) -> SurvivalOutcomes:
-        """Return the outcomes for a noise of counts, in rows, and a horizon, if one is given.
-
-        `n_parts` is about the number of groups.
-        """
+    def of(cls, model: Model, horizon: Any) -> SurvivalOutcomes:
+        """Return the outcomes for a horizon, if one is given."""
         target, scale = model.domain.target, model.scores.time_scale
         assert isinstance(target, SurvivalTarget)
         assert scale is not None
-        if noise > 0:
-            n_times, n_scores = next(own for least, *own in _INTERVALS if noise >= least)
-        else:
-            most = math.isqrt(_MOST_CELLS // (2 * n_parts))
-            n_times = n_scores = min(max(most, _FEWEST_INTERVALS), _EXACT_INTERVALS)
         typical = _typical(model)
         at = np.linspace(-1, 1, _TIMES)
         gone = expit((at - typical[:, None] / SCORE_STEPS) / scale[0]).mean(axis=0)
-        shares = gone[0] + (gone[-1] - gone[0]) * np.arange(1, n_times) / n_times
+        evenly = np.arange(1, _FINE) / _FINE
+        shares = gone[0] + (gone[-1] - gone[0]) * (1 - (1 - evenly) ** _LATE)
         low, high = model.span
         found = (low + high) / 2 + (high - low) / 2 * np.interp(shares, gone, at)
         ends = np.rint(found).astype(np.int64)
@@ -117,7 +118,7 @@ class SurvivalOutcomes(Outcomes):
             ends[number] = steps[0]
         middle = ends[number]
         ends = np.unique(np.clip(ends, -LABEL_STEPS, LABEL_STEPS - 1))
-        quantiles = np.quantile(typical, np.arange(1, n_scores) / n_scores)
+        quantiles = np.quantile(typical, evenly)
         edges = np.unique(np.rint(quantiles).astype(np.int32))
         return cls(ends.astype(np.int32), edges, int(np.searchsorted(ends, middle)))
 
@@ -144,31 +145,62 @@ class SurvivalOutcomes(Outcomes):
         return np.where(unknown, UNKNOWN_LABEL, 0).astype(np.uint8), [2 * times + happened, scores]
 
     def maps(self, model: Model, groups: list[CellMap]) -> tuple[CellMap, ...]:
-        sizes = self.sizes(model)
-        own = [CellMap.of_feature(place, np.arange(size)) for place, size in enumerate(sizes)]
-        whole = CellMap.joint(own)
-        return (CellMap.side_by_side([whole, *(CellMap.joint([g, *own]) for g in groups)]),)
+        """Return the cell of all rows."""
+        return (CellMap.of_feature(1, np.zeros(len(self.edges) + 1, dtype=np.int64), 1),)
+
+    def _times(self, count: int) -> tuple[np.ndarray, int]:
+        """Return about so many intervals of times, and the one that ends at the horizon.
+
+        The former has the interval of each of those by which rows are coded.
+        """
+        fine = len(self.ends) + 1
+        last = np.append(np.rint(np.arange(1, count) * fine / count) - 1, self.horizon)
+        last = np.unique(np.clip(last, 0, fine - 2).astype(np.int64))
+        return np.searchsorted(last, np.arange(fine)), int(np.searchsorted(last, self.horizon))
+
+    def _scores(self, count: int) -> np.ndarray:
+        """Return about so many intervals of scores: that of each by which rows are coded."""
+        fine = len(self.edges) + 1
+        return np.arange(fine) * min(count, fine) // fine
+
+    def _count(self, curator: Curator, plan: EvaluationPlan) -> int:
+        """Return the number of intervals, by the released number of rows."""
+        events = [planned.event for planned in plan.releases]
+        noise = float(deviations(events[-1])[0])
+        rows = curator.sums(CellSums(plan.maps[0], statistics=COUNT), events[0])  # type: ignore[arg-type]
+        if noise == 0:
+            n_parts = 1 + sum(group.n_cells for group in plan.group_maps)
+            return min(math.isqrt(_MOST_CELLS // (2 * n_parts)), _FINE)
+        strength = _INTERVALS * math.sqrt(max(float(rows[0, 0]) / CLIP_STEPS, 0.0)) / noise
+        return min(max(int(strength), _FEWEST_INTERVALS), _MOST_INTERVALS)
 
     def measure(self, curator: Curator, plan: EvaluationPlan) -> tuple[list[list[Measures]], None]:
-        model, event = plan.model, plan.releases[0].event
-        (cells,) = plan.maps
+        event: Any = plan.releases[-1].event
         curator.publish(Start(loss_of("number", "squared").table(1.0, 1.0)))
-        counts = curator.sums(CellSums(cells, statistics=COUNT), event)[:, 0] / CLIP_STEPS  # type: ignore[arg-type]
-        noise, (times, scores) = float(deviations(event)[0]), self.sizes(model)
-        promised = _Promised.of(model, self)
+        count = self._count(curator, plan)
+        times, horizon = self._times(count)
+        scores, n_times = self._scores(count), int(times[-1]) + 1
+        by_event = (2 * times[:, None] + np.arange(2)).reshape(-1)
+        own = [CellMap.of_feature(0, by_event), CellMap.of_feature(1, scores)]
+        groups = [CellMap.joint([group, *own]) for group in plan.group_maps]
+        cells = CellMap.side_by_side([CellMap.joint(own), *groups])
+        counts = curator.sums(CellSums(cells, statistics=COUNT), event)[:, 0] / CLIP_STEPS
+        noise, promised = float(deviations(event)[0]), _Promised.of(plan.model, self, scores)
         return [
             [
-                _measure(SurvivalCounts(own, noise, self.horizon), promised)
-                for own in part.reshape(-1, times // 2, 2, scores)
+                _measure(SurvivalCounts(each, noise, horizon), promised)
+                for each in part.reshape(-1, n_times, 2, int(scores[-1]) + 1)
             ]
             for part in cells.split(counts)
         ], None
 
 
 def survival_releases(basis: PlanBasis, touched: int) -> Releases:
-    """Return the release of all counts."""
-    what = "rows by time, event and score"
-    return lambda kind: [(CHIEF, release(kind, basis, what, touched), 1.0)]
+    """Return the releases: the number of rows, and counts, in which a row touches so many cells."""
+    return lambda kind: [
+        (ROWS, release(kind, basis, "the number of rows", 1), _ROWS_SHARE),
+        (CELLS, release(kind, basis, "rows by time, event and score", touched), 1 - _ROWS_SHARE),
+    ]
 
 
 def _typical(model: Model) -> np.ndarray:
@@ -196,17 +228,18 @@ class _Promised:
     ends: np.ndarray
 
     @classmethod
-    def of(cls, model: Model, outcomes: SurvivalOutcomes) -> _Promised:
-        """Return what a model predicts for each interval of outcomes."""
+    def of(cls, model: Model, outcomes: SurvivalOutcomes, cell_of: np.ndarray) -> _Promised:
+        """Return what a model predicts for each cell of the intervals of scores."""
         time = outcomes.time_at(model)
         at = np.array([time])
 
         def predict(steps: np.ndarray) -> np.ndarray:
             return model.survival_of(steps / SCORE_STEPS, at)[:, 0]
 
-        ends = np.concatenate([[0.0], predict(outcomes.edges), [1.0]])
+        edges = outcomes.edges[cell_of[1:] > cell_of[:-1]]
+        ends = np.concatenate([[0.0], predict(edges), [1.0]])
         typical, count = _typical(model), len(ends) - 1
-        cells = np.searchsorted(outcomes.edges, typical, side="right")
+        cells = np.searchsorted(edges, typical, side="right")
         rows = np.bincount(cells, minlength=count)
         total = np.bincount(cells, predict(typical), minlength=count)
         own = np.where(rows > 0, total / np.maximum(rows, 1), (ends[1:] + ends[:-1]) / 2)
