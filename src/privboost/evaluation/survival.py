@@ -5,8 +5,8 @@ was observed, and by interval of their score: intervals follow from the model al
 released values they have even shares of events and of rows, and their number from the first count.
 All measures follow from these counts.
 
-Concordance compares rows of different intervals of time; what rows of the same interval could
-change is a part of its width, as what rows of the same interval of scores could. Survival at the
+Concordance compares rows of different intervals of time, and equal intervals of scores count half;
+its interval allows for both. Survival at the
 horizon is observed in rows whose state then is known: they had the event before, or their time is
 longer. Rows that were censored before the horizon do not count in it; their share is a measure.
 """
@@ -302,8 +302,9 @@ class SurvivalCounts:
         """Return Harrell's concordance: events of earlier intervals should have lower scores.
 
         Equal intervals of scores count half. The standard error is that of the noise, and of the
-        rows being a sample, to first order; the width is what ties could change, and the interval
-        has both.
+        rows being a sample, to first order. The interval has two of them, and what rows of one
+        interval of times, or of scores, could change: among these the order is taken to be no worse
+        than by chance, and no better than among all.
         """
         events, rows = self.counts[:, 1], self.counts.sum(axis=1)
         later = rows[::-1].cumsum(axis=0)[::-1] - rows
@@ -328,15 +329,15 @@ class SurvivalCounts:
         crossed = self.noise**2 * math.sqrt(n_times * (n_times - 1) * float((order**2).sum()))
         noise = math.hypot(self.noise * math.sqrt(float(squares.sum())), crossed / pairs)
         error = min(math.hypot(math.sqrt(sampled), noise), 0.5)
-        known, censored = (
-            np.maximum(events.sum(axis=1), 0),
-            np.maximum(rows - events, 0).sum(axis=1),
-        )
+        known = np.maximum(events.sum(axis=1), 0)
+        censored = np.maximum(rows - events, 0).sum(axis=1)
         same = float((known**2 / 2 + known * censored).sum())
         tied = max(float((events * later).sum()), 0.0)
-        width = min((tied / 2 + max(found, 1 - found) * same) / (pairs + same), 0.5)
-        reach = ERRORS * error + width
-        return BoundedValue(found, error, width, max(found - reach, 0.0), min(found + reach, 1.0))
+        # Among rows of one interval the order is between that of chance and that of all.
+        most = max(found - 0.5, 0.0) / (pairs + same)
+        low = max(found - ERRORS * error - most * same, 0.0)
+        high = min(found + ERRORS * error + most * tied, 1.0)
+        return BoundedValue(found, error, most * max(same, tied), low, high)
 
     def bins(self, promised: _Promised) -> list[Bin]:
         """Return observed survival by groups of predicted survival."""
