@@ -185,10 +185,10 @@ class SurvivalOutcomes(Outcomes):
         groups = [CellMap.joint([group, *own]) for group in plan.group_maps]
         cells = CellMap.side_by_side([CellMap.joint(own), *groups])
         counts = curator.sums(CellSums(cells, statistics=COUNT), event)[:, 0] / CLIP_STEPS
-        noise, promised = float(deviations(event)[0]), _Promised.of(plan.model, self, scores)
+        noise, expected = float(deviations(event)[0]), _AtHorizon.of(plan.model, self, scores)
         return [
             [
-                _measure(SurvivalCounts(each, noise, horizon), promised)
+                _measure(SurvivalCounts(each, noise, horizon), expected)
                 for each in part.reshape(-1, n_times, 2, int(scores[-1]) + 1)
             ]
             for part in cells.split(counts)
@@ -210,7 +210,7 @@ def _typical(model: Model) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class _Promised:
+class _AtHorizon:
     """What a model predicts at the horizon.
 
     Attributes
@@ -228,7 +228,7 @@ class _Promised:
     ends: np.ndarray
 
     @classmethod
-    def of(cls, model: Model, outcomes: SurvivalOutcomes, cell_of: np.ndarray) -> _Promised:
+    def of(cls, model: Model, outcomes: SurvivalOutcomes, cell_of: np.ndarray) -> _AtHorizon:
         """Return what a model predicts for each cell of the intervals of scores."""
         time = outcomes.time_at(model)
         at = np.array([time])
@@ -339,7 +339,7 @@ class SurvivalCounts:
         high = min(found + ERRORS * error + most * tied, 1.0)
         return BoundedValue(found, error, most * max(same, tied), low, high)
 
-    def bins(self, promised: _Promised) -> list[Bin]:
+    def bins(self, expected: _AtHorizon) -> list[Bin]:
         """Return observed survival by groups of predicted survival."""
         alive, died = self.alive, self.died
         known = np.maximum(alive.sum(axis=0) + died.sum(axis=0), 0) + 1e-9
@@ -349,35 +349,35 @@ class SurvivalCounts:
             noise = self.noise * math.sqrt((len(alive) + len(died)) * len(cells))
             found.append(
                 Bin(
-                    promised.name,
-                    float(promised.ends[cells[0]]),
-                    float(promised.ends[cells[-1] + 1]),
-                    float(known[cells] @ promised.survival[cells] / known[cells].sum()),
+                    expected.name,
+                    float(expected.ends[cells[0]]),
+                    float(expected.ends[cells[-1] + 1]),
+                    float(known[cells] @ expected.survival[cells] / known[cells].sum()),
                     self.share(alive[:, cells], died[:, cells]),
                     Value(max(rows, 0.0), noise),
                 )
             )
         return found
 
-    def predicted(self, promised: _Promised) -> Value:
+    def predicted(self, expected: _AtHorizon) -> Value:
         """Return the mean predicted survival at the horizon, of rows whose state is known then."""
         by_score = self.alive.sum(axis=0) + self.died.sum(axis=0)
         each = self.noise * math.sqrt(len(self.alive) + len(self.died))
         rows = float(by_score.sum())
         if not stands_out(rows, each * math.sqrt(len(by_score))):
             return Value(0.5, 0.5)
-        mean = min(max(float(by_score @ promised.survival) / rows, 0.0), 1.0)
-        apart = promised.survival - mean
+        mean = min(max(float(by_score @ expected.survival) / rows, 0.0), 1.0)
+        apart = expected.survival - mean
         error = each * math.sqrt(float(apart @ apart)) / rows
         seen = np.maximum(by_score, 0)
         sampled = math.sqrt(float(seen @ apart**2)) / rows
-        width = float(seen @ np.diff(promised.ends)) / max(float(seen.sum()), 1e-9)
+        width = float(seen @ np.diff(expected.ends)) / max(float(seen.sum()), 1e-9)
         return Value(mean, min(math.hypot(error, sampled), 0.5), min(width, 1.0))
 
 
-def _measure(counts: SurvivalCounts, promised: _Promised) -> Measures:
+def _measure(counts: SurvivalCounts, expected: _AtHorizon) -> Measures:
     """Return all measures of counts."""
-    rows, bins = counts.rows, counts.bins(promised)
+    rows, bins = counts.rows, counts.bins(expected)
     events, censored = counts.counts[:, 1], counts.counts[:, 0]
     before = np.concatenate([counts.alive, counts.died])
     return Measures(
@@ -386,7 +386,7 @@ def _measure(counts: SurvivalCounts, promised: _Promised) -> Measures:
             "events": counts.share(events, censored),
             "concordance": counts.concordance(),
             "survival": counts.share(counts.alive, counts.died),
-            "predicted_survival": counts.predicted(promised),
+            "predicted_survival": counts.predicted(expected),
             "calibration_error": _calibration_error(bins),
             "censored_before": counts.share(counts.lost, before),
         },

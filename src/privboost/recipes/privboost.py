@@ -918,7 +918,7 @@ def _own_beginning(plan: PrivBoostPlan) -> Callable[[Curator, PrivBoostPlan], _B
 def _begin_with_times(curator: Curator, plan: PrivBoostPlan) -> _Beginning:
     """Release counts by log time and event, and publish the loss and the typical time."""
     scale, counts = release_survival_scale(curator, plan, plan.init_release, plan.settings.scale)
-    clip = plan.clip_for(float(scale.counted[0])) * scale.loss.largest_gradient
+    clip = plan.clip_for(max(float(scale.counted[0]), 1.0)) * scale.loss.largest_gradient
     return _begin_at(curator, plan, replace(scale, clip=clip), counts, clip)
 
 
