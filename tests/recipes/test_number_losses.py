@@ -18,8 +18,8 @@ from privboost.data.rows import Codes, Layout, Rows, lines_of_labels
 from privboost.data.targets import NumberTarget
 from privboost.losses.base import LogLink, loss_of, losses_of
 from privboost.models.model import Model, model_bytes, read_model
-from privboost.recipes.common.log_scale import LabelCounts, _edges, label_lines
-from privboost.recipes.common.quantile_scale import _level, _shares_below
+from privboost.recipes.common.label_counts import LabelCounts
+from privboost.recipes.common.log_scale import AmountCounts, _edges, label_lines
 from tests.export.test_onnx import run_onnx
 
 FEATURES = {
@@ -388,7 +388,9 @@ TARGETS = [(0, 20), (0, 100), (0, 5000), (-3, 7), (2, 2.5), (0, 1e12), (0, 1e-9)
 def test_every_label_has_the_line_of_about_its_size(loss, bounds):
     target = NumberTarget("y", bounds)
     low, high = max(bounds[0], 0.0), bounds[1]
-    counts = LabelCounts(low, high, np.array([low, high]), np.array([99.0, 1.0]), 1.0)
+    counts = AmountCounts(
+        np.array([low, (low + high) / 2, high]), np.array([99.0, 1.0]), 1.0, np.zeros(2)
+    )
     edges, labels = label_lines(target, loss, counts)
     assert len(labels) == len(edges) + 1
     assert (edges[1:] > edges[:-1]).all()
@@ -408,8 +410,8 @@ def test_every_label_has_the_line_of_about_its_size(loss, bounds):
 
 
 def test_clips_follow_noise():
-    labels = np.geomspace(1, 1000, 20)
-    counts = LabelCounts(0.0, 1000.0, labels, 1000.0 / labels, 0.1)
+    edges = np.geomspace(1, 1000, 21)
+    counts = AmountCounts(edges, 1000.0 / edges[1:], 0.1, np.zeros(20))
     clips = [counts.clip_for(noise) for noise in (1e-3, 1.0, 1e3)]
     assert clips[0] > clips[1] > clips[2] >= counts.mean
     assert counts.beyond(1000.0) == 0 < counts.beyond(100.0)
@@ -426,12 +428,16 @@ def test_cells_of_labels_part_them_all():
 
 def test_levels_of_noisy_counts():
     rng = np.random.default_rng(2)
-    at = np.linspace(0, 1, 65)
-    below = _shares_below(np.full(64, 100.0) + rng.normal(0, 20, 64))
-    assert (np.diff(below) >= 0).all()
-    assert _level(below, at, 0.3) == pytest.approx(0.3, abs=0.05)
-    assert 0 <= _level(_shares_below(np.zeros(64)), at, 0.3) <= 1
-    assert 0 <= _level(_shares_below(rng.normal(0, 20, 64)), at, 0.3) <= 1
+
+    def level(counts):
+        return LabelCounts(np.linspace(0, 1, 65), counts, 20.0, counts / 20).level(0.3)
+
+    noise = rng.normal(0, 20, 64)
+    noisy = LabelCounts(np.linspace(0, 1, 65), 100.0 + noise, 20.0, 5 + noise / 20)
+    assert (np.diff(noisy.below) >= 0).all()
+    assert noisy.level(0.3) == pytest.approx(0.3, abs=0.05)
+    assert 0 <= level(np.zeros(64)) <= 1
+    assert 0 <= level(rng.normal(0, 20, 64)) <= 1
 
 
 def test_losses_that_begin_on_a_scale_of_their_own():

@@ -11,9 +11,9 @@ are counted by score and class, and two numbers calibrate probabilities.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -24,9 +24,8 @@ from privboost._core.progress import Track
 from privboost.accounting.events import Planned
 from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease, NoisySums
 from privboost.data.encoding import Encoder
-from privboost.data.targets import NumberTarget, has_log_bounds
 from privboost.engine.queries import CellSums, TreeSums
-from privboost.engine.updates import AddCellValues, AddTreeValues, Start
+from privboost.engine.updates import AddCellValues, AddTreeValues
 from privboost.losses.base import Loss, Pinball, loss_of, losses_of
 from privboost.mechanisms.curator import Curator
 from privboost.models.additive import AdditiveScores
@@ -39,24 +38,17 @@ from privboost.recipes.common.allowed_interactions import (
     check_interactions,
     check_named,
 )
+from privboost.recipes.common.corrections import last_release
+from privboost.recipes.common.exposure import Exposure, check_exposure
 from privboost.recipes.common.feature_posteriors import BINS, FINE_BINS, FeaturePosteriors
-from privboost.recipes.common.initial_score import (
-    initial_release,
-    noisy_row_count,
-    publish_initial_scores,
-    release_initial_scores,
+from privboost.recipes.common.interactions import (
+    InteractionRule,
+    Interactions,
+    Measurements,
+    describe,
 )
-from privboost.recipes.common.interactions import Interactions
 from privboost.recipes.common.intervals import plan_intervals
-from privboost.recipes.common.log_scale import (
-    Exposure,
-    LogScale,
-    check_exposure,
-    correction_release,
-    plan_label_counts,
-    release_log_scale,
-)
-from privboost.recipes.common.mean_correction import ClipEffect, calibrate, last_release
+from privboost.recipes.common.log_scale import LogScale
 from privboost.recipes.common.monotone import MONOTONE, check_slopes, slopes_of
 from privboost.recipes.common.noise_replay import NoiseReplay
 from privboost.recipes.common.parameters import (
@@ -71,20 +63,13 @@ from privboost.recipes.common.parameters import (
     share,
     size,
 )
-from privboost.recipes.common.plan import Budget, Plan, PlanBasis, PublicRows, Task, check_grid
+from privboost.recipes.common.plan import Budget, PlanBasis, PublicRows, Task, check_grid
 from privboost.recipes.common.posterior import Noise, largest_value
 from privboost.recipes.common.probability_calibration import check_calibration
-from privboost.recipes.common.quantile_scale import (
-    QuantileScale,
-    plan_quantile_releases,
-    release_quantile_scale,
-)
-from privboost.recipes.common.survival_scale import (
-    SurvivalScale,
-    plan_survival_releases,
-    release_survival_scale,
-)
-from privboost.recipes.common.target_range import WHOLE_RANGE, TargetRange, plan_target_range
+from privboost.recipes.common.quantile_scale import QuantileScale
+from privboost.recipes.common.scale import LogOddsScale, Scale, ScaledPlan, SquaredScale
+from privboost.recipes.common.survival_scale import SurvivalScale
+from privboost.recipes.common.target_range import WHOLE_RANGE, TargetRange
 from privboost.trees.cell_map import CellMap
 
 SWEEPS, PURE_SWEEPS = 12, 3
@@ -107,46 +92,8 @@ _FINE = 4.0
 _RESERVED_WHAT = "reserve for all questions, divided once rows are counted"
 """Description of the reserved release; the releases that replace it have their own."""
 
-_TYPICAL = {"classes": 0.5, "number": 0.15}
-"""θ₀: size of an effect that a measurement should detect, by target."""
-
-_SPREAD = {"classes": 1.0, "number": 0.05}
-
-"""φ: variance of gradients, for a sum of Hessians of 1."""
-
 _CLEAR = 4.0
 """κ: size of a typical effect in a cell, in standard deviations of the noise."""
-
-_CLIP = 0.3
-"""Clip of gradients: of a number, and of classes where features have the strength `_STRENGTH`."""
-
-_CLIPS = np.geomspace(0.1, 2.0, 27)
-"""Clips of a number's gradients, in half widths of its range, of which one is chosen."""
-
-_NOISE_OF_CLIP = 200.0
-"""Noise of a prediction with a clip of 1: in parts of that of a mean of all rows in all rounds
-together, and of the root of the number of features."""
-
-_LEAST_CLIP = 0.7
-"""Least clip, in standard deviations of labels: below it, far labels say next to nothing."""
-
-_STRENGTH = 50.0
-"""Rows for each feature, in standard deviations of the noise of all rounds together."""
-
-_GROWTH = 0.2
-"""Exponent with which the clip of classes grows with the strength."""
-
-_NARROWEST = 0.25
-"""Smallest clip of a class' gradients."""
-
-_WIDEST = 1.0
-"""Largest clip of a class' gradients, which no gradient exceeds."""
-
-_LEAST_HESSIAN = 0.1
-"""Smallest clip of a class' Hessians."""
-
-_MOST_HESSIAN = 0.25
-"""Largest clip of a class' Hessians, which no Hessian exceeds."""
 
 MOST_INTERACTING_CODES = 512
 """Most codes of a feature in interactions: a tree keeps them all at every node."""
@@ -316,84 +263,8 @@ class PrivBoostParameters(Parameters):
         return -(-self.n_estimators // queries), queries
 
 
-def _describe(single: int = 0, joint: int = 0) -> str:
-    """Describe a round about so many features, pairs or trees; which does not change its cost."""
-    if single:
-        cells = "a feature" if single == 1 else f"each of {single} features"
-    elif joint == 1:
-        cells = "two features, or by leaf of a tree"
-    else:
-        cells = f"each of {joint} pairs of features, or by leaf of each of {joint} trees"
-    return f"gradients and Hessians by cell of {cells}"
-
-
-@dataclass(frozen=True)
-class InteractionRule:
-    """Division of measurements between single features and interactions.
-
-    It reads public facts and released values alone, and is part of the plan's digest (with the
-    names of its fields). Parts are of the reserved budget (on μ²); cells are those that a joint
-    query could have: see `PrivBoostPlan._cells`.
-
-    Attributes
-    ----------
-    tried : int
-        Joint measurements, for half of the budget, with which the cells are estimated.
-    fewest : float
-        Cells at and below which there are no interactions.
-    steep : float
-        Part of the budget for each doubling of the cells beyond `fewest`.
-    most_part : float
-        Largest part of the budget.
-    count : float
-        Joint measurements for a part of 1, while there are few cells.
-    many : float
-        Cells beyond which the number of measurements grows with the root of the cells.
-    most_count : int
-        Most joint measurements.
-    """
-
-    tried: int = 100
-    fewest: float = 1.4
-    steep: float = 0.25
-    most_part: float = 0.7
-    count: float = 400.0
-    many: float = 60.0
-    most_count: int = 1500
-
-    def divide(self, cells: float) -> tuple[float, int]:
-        """Return the part of interactions and the number of their measurements."""
-        part = self.steep * math.log2(max(cells, 1e-300) / self.fewest)
-        part = min(max(part, 0.0), self.most_part)
-        count = self.count * part * max(math.sqrt(cells / self.many), 1.0)
-        return part, int(min(count, self.most_count))
-
-
-@dataclass(frozen=True)
-class Measurements:
-    """Measurements that are made once the number of rows is known.
-
-    Releases of one round about features, and about pairs or trees; for each output so many rounds
-    of each, of so many queries.
-    """
-
-    single: NoisySums
-    joint: NoisySums | None
-    n_single: int
-    n_joint: int
-    single_queries: int
-    joint_queries: int
-
-    def planned(self, outputs: int) -> list[Planned]:
-        """Return all releases, to replace the reserved one."""
-        single = [Planned(self.single, outputs * self.n_single)]
-        if self.joint is None:
-            return single
-        return [*single, Planned(self.joint, outputs * self.n_joint)]
-
-
 @dataclass(frozen=True, eq=False)
-class PrivBoostPlan(Plan):
+class PrivBoostPlan(ScaledPlan):
     """Plan of PrivBoost.
 
     The number and kind of measurements are decided once the number of rows is released: a fixed sum
@@ -404,17 +275,8 @@ class PrivBoostPlan(Plan):
     ----------
     settings : PrivBoostParameters
         Parameters of the recipe.
-    init_release : NoisySums
-        Labels and their count, for the initial score of one output.
     reserved_release : NoisySums
         Stands for all measurements; with pure ε it is one round of them.
-    calibration_release : NoisySums or None
-        Counts by score and class of one output; with a log link, sums of all rows.
-    label_release : NoisySums or None
-        Counts by label, with a log link.
-    scale : LogScale, QuantileScale, SurvivalScale or None
-        With a log link, for a quantile or for survival times, what was released about labels; None
-        before that.
     rule : InteractionRule
         Division of measurements between single features and interactions.
     """
@@ -422,140 +284,32 @@ class PrivBoostPlan(Plan):
     _hashed: ClassVar[tuple[str, ...]] = ("task", "settings", "contribution", "budget", "rule")
 
     settings: PrivBoostParameters
-    init_release: NoisySums
     reserved_release: NoisySums
-    calibration_release: NoisySums | None
     rule: InteractionRule = field(default_factory=InteractionRule)
-    label_release: NoisySums | None = None
-    scale: LogScale | QuantileScale | SurvivalScale | None = None
-
-    @property
-    def loss(self) -> Loss:
-        """Loss of the task."""
-        return self.task.loss_instance
-
-    @property
-    def pure(self) -> bool:
-        """Whether the budget is pure ε: then noise is Laplace, and only features are measured."""
-        return self.budget.delta == 0
 
     @property
     def is_exchanged(self) -> bool:
         """Whether measurements replace the reserved release; with pure ε they do not."""
         return not self.pure
 
-    def step_values(self, clip: float) -> tuple[float, float]:
+    def step_values(self, scale: Scale) -> tuple[float, float]:
         """Return the values of one grid step of a measurement's gradients and Hessians."""
-        return clip * self.count_step, self.hessian_clip_for(clip) * self.count_step
+        return scale.clip * self.count_step, scale.hessian_clip * self.count_step
 
-    def noise_of(self, release: NoisySums, clip: float) -> Noise:
-        """Return the noise of a measurement where gradients are clipped to `clip`."""
-        gradient, hessian = release.deviations * self.step_values(clip)
-        if self.scale is not None:
-            about = self.scale.spread, self.scale.most_step
-            return Noise(float(gradient), float(hessian), *about)
-        return Noise(float(gradient), float(hessian), _SPREAD[self.task.target])
+    def noise_of(self, release: NoisySums, scale: Scale) -> Noise:
+        """Return the noise of a measurement."""
+        gradient, hessian = release.deviations * self.step_values(scale)
+        return Noise(float(gradient), float(hessian), scale.spread, scale.most_step)
 
-    def clip_for(self, rows: float, target_range: TargetRange = WHOLE_RANGE) -> float:
-        """Return the clip of gradients, given the released number of rows and counts by label.
-
-        For classes it grows slowly with the rows for each feature, in standard deviations of the
-        noise of all rounds together; for survival times likewise, in parts of the largest gradient.
-        """
-        if self.settings.gradient_clip is not None:
-            return self.settings.gradient_clip
-        if self.task.target == "number":
-            return self._clip_of_a_number(rows, target_range)
-        # Noise of one output's measurements, pooled as if they were one.
-        noise = float(self.reserved_release.deviations[0])
-        if self.pure:
-            noise /= math.sqrt(math.prod(self.settings.single_rounds(self.n_measured)))
-        else:
-            noise *= math.sqrt(self.task.n_outputs)
-        strength = rows / max(noise * self.count_step * self.n_features, 1e-300)
-        grown = _CLIP * (strength / _STRENGTH) ** _GROWTH
-        return float(min(max(grown, _NARROWEST), _WIDEST))
-
-    def _clip_of_a_number(self, rows: float, target_range: TargetRange) -> float:
-        """Return the clip that costs least: squared residuals beyond it, and noise within it."""
-        residuals, counts = target_range.residuals()
-        if not len(residuals):
-            return _CLIP
+    @property
+    def pooled_noise(self) -> float:
+        """Noise of the mean of all measurements of one output, in rows, for a clip of 1."""
         noise = float(self.reserved_release.deviations[0]) * self.count_step
         if self.pure:
-            noise /= math.sqrt(math.prod(self.settings.single_rounds(self.n_features)))
-        noise *= _NOISE_OF_CLIP * math.sqrt(self.n_features)
-        beyond = np.maximum(np.abs(residuals) - _CLIPS[:, None], 0.0) ** 2 @ counts
-        best = float(_CLIPS[np.argmin(beyond + (noise * _CLIPS) ** 2 / rows)])
-        best = max(best, _LEAST_CLIP * math.sqrt(float(residuals**2 @ counts / counts.sum())))
-        # Effects that are measured together overshoot together, unless a clip shortens steps.
-        return best if self.settings.at_once == 1 else min(best, _CLIP)
+            noise /= math.sqrt(math.prod(self.settings.single_rounds(self.n_measured)))
+        return noise
 
-    def hessian_clip_for(self, clip: float) -> float:
-        """Return the clip of Hessians: a third of the gradients' clip, for classes and times.
-
-        Both sums are then biased alike. Gradients without and Hessians with a clip would make
-        steps too long, and correlated features would overshoot in turn.
-        """
-        scale = self.scale
-        unit = scale.loss.scale if isinstance(scale, SurvivalScale) else 1.0
-        if self.settings.hessian_clip is not None:
-            return self.settings.hessian_clip / unit**2
-        if scale is not None and not isinstance(scale, SurvivalScale):
-            return scale.hessian_clip
-        if self.task.target == "number":
-            return 1.0
-        return min(max(clip * unit / 3, _LEAST_HESSIAN), _MOST_HESSIAN) / unit**2
-
-    @staticmethod
-    def effect_of_clip(clip: float, target_range: TargetRange) -> ClipEffect:
-        """Return what a clip does to the mean of a number, by counts by label."""
-        residuals, counts = target_range.residuals()
-        if not len(residuals):
-            return ClipEffect(_CLIP, None)
-        share = counts / counts.sum()
-        lost = residuals - np.clip(residuals, -clip, clip)
-        return ClipEffect(abs(float(lost @ share)), float((lost != 0) @ share))
-
-    def weight_of(self, rows: float, start: int, clip: float) -> float:
-        """Return the approximate sum of all Hessians at the initial score."""
-        if self.scale is not None:
-            return rows * self.scale.curvature
-        if self.task.target == "number":
-            return rows
-        rate = 1 / (1 + math.exp(-start / SCORE_STEPS))
-        return rows * min(rate * (1 - rate), self.hessian_clip_for(clip))
-
-    def response(self, rows: float, clip: float) -> Callable[[np.ndarray], np.ndarray]:
-        """Return the derivative of so many rows' clipped gradients with respect to their scores.
-
-        Labels are taken to be as likely as scores say, and a number's residuals to be Gaussian.
-        """
-
-        def respond(scores: np.ndarray) -> np.ndarray:
-            if self.scale is not None:
-                return self.scale.response(rows, scores)
-            if self.task.target == "number":
-                inside = math.erf(clip / math.sqrt(2 * _SPREAD["number"]))
-                return np.full(len(scores), rows * inside)
-            rate = 1 / (1 + np.exp(-scores))
-            inside = rate * (1 - rate <= clip) + (1 - rate) * (rate <= clip)
-            response: np.ndarray = rows * (rate * (1 - rate) * inside)
-            return response
-
-        return respond
-
-    def initial_score_noise(self, start: int, count: int) -> float:
-        """Return the standard deviation of the initial score."""
-        if self.scale is not None:
-            return self.scale.start_noise
-        mean = float(self.init_release.deviations[0]) / max(count, self.contribution.row_steps)
-        if self.task.target == "number":
-            return mean
-        rate = 1 / (1 + math.exp(-start / SCORE_STEPS))
-        return mean / (2 * rate * (1 - rate))
-
-    def measurements_for(self, weight: float, clip: float) -> Measurements:
+    def measurements_for(self, weight: float, scale: Scale) -> Measurements:
         """Return the measurements, given the approximate sum of all Hessians.
 
         The part of interactions grows with the cells that a joint query could have.
@@ -564,7 +318,7 @@ class PrivBoostPlan(Plan):
             rounds, queries = self.settings.single_rounds(self.n_measured)
             return Measurements(self.reserved_release, None, rounds, 0, queries, 1)
         tried = self.reserved_release.scaled(math.sqrt(2 * self.task.n_outputs * self.rule.tried))
-        cells = self._cells(tried, self.rule.tried, weight, clip)
+        cells = self._cells(tried, self.rule.tried, weight, scale)
         part, joint = self.rule.divide(cells)
         if self._pair_measurements is not None and (joint or self.allowed.pairs is not None):
             return self._divided(*self._pair_measurements)
@@ -597,9 +351,9 @@ class PrivBoostPlan(Plan):
         )
         n_single, features = self.settings.single_rounds(self.n_measured)
         n_joint = -(-joint // joint_queries)
-        single = self._release(_describe(features), features, outputs * n_single / (1 - part))
+        single = self._release(describe(features), features, outputs * n_single / (1 - part))
         jointly = (
-            self._release(_describe(joint=joint_queries), joint_queries, outputs * n_joint / part)
+            self._release(describe(joint=joint_queries), joint_queries, outputs * n_joint / part)
             if joint
             else None
         )
@@ -633,38 +387,37 @@ class PrivBoostPlan(Plan):
             self.reserved_release.for_queries(queries).scaled(math.sqrt(times)), what=what
         )
 
-    def _cells(self, release: NoisySums, count: int, weight: float, clip: float) -> float:
+    def _cells(self, release: NoisySums, count: int, weight: float, scale: Scale) -> float:
         """Return the cells that each of so many queries should have to detect an effect.
 
         `weight` is the approximate sum of all Hessians.
         """
-        noise = float(self.noise_of(release, clip).gradient)
-        effect = _TYPICAL[self.task.target] if self.scale is None else self.scale.typical
-        typical = weight * effect * (count / self.n_features) ** 0.25
+        noise = float(self.noise_of(release, scale).gradient)
+        typical = weight * scale.typical * (count / self.n_features) ** 0.25
         return float(typical / max(_CLEAR * noise, 1e-300))
 
-    def posteriors(self, measured: Measurements, weight: float, clip: float) -> FeaturePosteriors:
+    def posteriors(self, measured: Measurements, weight: float, scale: Scale) -> FeaturePosteriors:
         """Return the posteriors of one output's features, before any measurement."""
         queries = measured.single_queries
-        wanted = self._cells(measured.single, measured.n_single * queries, weight, clip)
+        wanted = self._cells(measured.single, measured.n_single * queries, weight, scale)
         bins, most = (FINE_BINS, FINE_BINS) if wanted > _FINE * BINS else (BINS, BINS // 2)
         cells = int(min(max(wanted, FEWEST_CELLS), most))
-        noise, scale = self.noise_of(measured.single, clip), self.step_values(clip)
-        about = (self.encoder, noise, cells, scale, self.slopes, bins, queries, self.known)
+        noise, steps = self.noise_of(measured.single, scale), self.step_values(scale)
+        about = (self.encoder, noise, cells, steps, self.slopes, bins, queries, self.known)
         return FeaturePosteriors(*about)
 
     def interactions(
-        self, measured: Measurements, posteriors: FeaturePosteriors, weight: float, clip: float
+        self, measured: Measurements, posteriors: FeaturePosteriors, weight: float, scale: Scale
     ) -> Interactions:
         """Return one output's pairs and trees, before any measurement, from its features'."""
         assert measured.joint is not None
         queries = measured.joint_queries
         count = measured.n_joint * queries
-        cells = self._cells(measured.joint, count, weight, clip)
+        cells = self._cells(measured.joint, count, weight, scale)
         leaves = int(min(max(cells, FEWEST_CELLS), MOST_LEAVES))
-        noise, scale = self.noise_of(measured.joint, clip), self.step_values(clip)
+        noise, steps = self.noise_of(measured.joint, scale), self.step_values(scale)
         most, order = largest_value(count), posteriors.quantiles()
-        return Interactions(order, noise, leaves, count, scale, most, self.allowed, queries)
+        return Interactions(order, noise, leaves, count, steps, most, self.allowed, queries)
 
     @property
     def exposure_name(self) -> str | None:
@@ -737,7 +490,6 @@ def plan_privboost(
     if pure:
         defaults["hessian_share"] = PURE_HESSIAN_SHARE
     target = Task.of(encoder.domain.target).target
-    own_scale = _has_scale(given.get("loss"), encoder)
     settings = PrivBoostParameters.read(given, target, **defaults)
     if pure and isinstance(settings.interactions, tuple):
         raise ValueError(
@@ -750,9 +502,11 @@ def plan_privboost(
         encoder, weight_bound, budget, given["accountant"], settings.loss_and_parameter
     )
     outputs, last = basis.task.n_outputs, settings.calibration_share
+    loss = basis.task.loss_instance
+    scale = scale_of(loss)
     if settings.exposure is not None:
-        _check_exposure(settings, encoder, target)
-    if own_scale and settings.conformal_fraction > 0:
+        check_exposure(settings, encoder, loss.log_link)
+    if loss.own_scale and settings.conformal_fraction > 0:
         raise ValueError('conformal_fraction must be 0 unless a number has loss="squared"')
     check_calibration(last, target, basis.task.loss)
     check_slopes(settings.monotone, encoder, outputs)
@@ -762,66 +516,38 @@ def plan_privboost(
     shares, range_share = (1 - settings.hessian_share, settings.hessian_share), settings.span_share
     rest = 1 - settings.init_share - last - range_share
     kind: type[NoisySums] = LaplaceRelease if pure else GaussianRelease
-    init = initial_release(kind, 1.0, basis.bound)
+    init = scale.init_release(basis, kind)
     scores = last_release(kind, basis.task, basis.bound)
     reserve, times = kind(_RESERVED_WHAT, 1.0, cells=1, shares=shares, **basis.bound), 1
     if pure:
         rounds, queries = settings.single_rounds(n_features)
         reserve, times = reserve.for_queries(queries), outputs * rounds
-        reserve = replace(reserve, what=_describe(queries))
-    about_labels = ("range_release", plan_target_range(basis, range_share, kind), range_share)
-    if own_scale and loss_of(target, basis.task.loss).log_link:
-        about_labels = ("label_release", plan_label_counts(basis, kind), range_share)
-        scores = correction_release(kind, basis.bound)
-    elif own_scale:
-        init, scores = plan_quantile_releases(kind, basis.bound)
-    elif target == "survival":
-        init, scores = plan_survival_releases(kind, basis.bound)
+        reserve = replace(reserve, what=describe(queries))
     made = basis.calibrate_by_shares(
         [
-            about_labels,
+            (*scale.label_release(basis, kind, range_share), range_share),
             ("init_release", Planned(init, outputs), settings.init_share),
             ("reserved_release", Planned(reserve, times), rest),
             ("calibration_release", Planned(scores, outputs), last),
         ]
     )
-    fields = made.fields_with("init_release", "reserved_release", "calibration_release")
+    names = "label_release", "init_release", "reserved_release", "calibration_release"
+    fields = made.fields_with(*names)
     fields |= plan_intervals(made, "reserved_release", settings.conformal_fraction)
-    about_scale = {"label_release": made.get("label_release")}
-    plan = PrivBoostPlan(**fields, **about_scale, settings=settings)
+    plan = PrivBoostPlan(**fields, settings=settings)
     plan.check_measurements()
     return plan
 
 
-def _has_scale(loss: Any, encoder: Encoder) -> bool:
-    """Return whether a loss of a number has a scale of its own; refuse a target it does not fit."""
-    target = encoder.domain.target
-    known = isinstance(loss, str) and loss in losses_of("number")
-    if not known or not loss_of("number", loss).own_scale:
-        return False
-    if isinstance(target, NumberTarget) and loss_of("number", loss).log_link:
-        if target.scale != "linear":
-            raise ValueError(
-                f'loss="{loss}" has a log link of its own: declare the target without a scale'
-            )
-        if not has_log_bounds(target):
-            raise ValueError(
-                f'loss="{loss}" needs a target with a positive upper bound, from 1e-50 to 1e50, '
-                "and with a lower one that is not a million times as far below 0"
-            )
-    return True
-
-
-def _check_exposure(settings: PrivBoostParameters, encoder: Encoder, target: str) -> None:
-    """Refuse an exposure that the loss or the other parameters do not allow."""
-    if target != "number" or not loss_of(target, settings.loss).log_link:
-        raise ValueError('exposure needs a loss with a log link, such as loss="poisson"')
-    check_exposure(settings.exposure, encoder)
-    if settings.exposure in dict(settings.monotone):
-        raise ValueError(f"monotone: {settings.exposure!r} is the exposure, whose effect is known")
-    pairs = settings.interactions if isinstance(settings.interactions, tuple) else ()
-    if any(settings.exposure in pair for pair in pairs):
-        raise ValueError(f"interactions: {settings.exposure!r} is the exposure, which has none")
+def scale_of(loss: Loss) -> type[Scale]:
+    """Return the kind of scale of a loss."""
+    if loss.log_link:
+        return LogScale
+    if isinstance(loss, Pinball):
+        return QuantileScale
+    if loss.target == "survival":
+        return SurvivalScale
+    return LogOddsScale if loss.target == "classes" else SquaredScale
 
 
 def boost_privboost(
@@ -844,28 +570,19 @@ def boost_privboost(
     follows from earlier measurements; a row lies in one cell of each query, whichever they are.
     """
     outputs = range(plan.task.n_outputs)
-    begin = _own_beginning(plan)
-    if begin is not None:
-        plan, start, counts, clip = begin(curator, plan)
-        rows = np.maximum(counts * plan.count_step, 1.0)
-    else:
-        start, counts = release_initial_scores(curator, plan, plan.init_release)
-        rows = np.maximum(counts * plan.count_step, 1.0)
-        clip = plan.clip_for(float(rows.max()), target_range)
-        publish_initial_scores(curator, plan.task.table(clip, plan.hessian_clip_for(clip)), start)
-    weights = [plan.weight_of(float(rows[output]), start[output], clip) for output in outputs]
-    measured = plan.measurements_for(float(np.mean(weights)), clip)
+    scale = scale_of(plan.task.loss_instance).begin(curator, plan, target_range)
+    measured = plan.measurements_for(float(np.mean(scale.weights)), scale)
     if plan.is_exchanged:
         curator.exchange(plan.reserved_release, measured.planned(len(outputs)))
 
-    posteriors = [plan.posteriors(measured, weight, clip) for weight in weights]
+    posteriors = [plan.posteriors(measured, float(weight), scale) for weight in scale.weights]
     rounds = iter(track(range(measured.n_single + measured.n_joint)))
     for _ in islice(rounds, measured.n_single):
         for output in outputs:
             _measure_features(curator, measured, posteriors[output], output, generator)
     interactions = [
-        plan.interactions(measured, own, weight, clip)
-        for own, weight in zip(posteriors, weights, strict=True)
+        plan.interactions(measured, own, float(weight), scale)
+        for own, weight in zip(posteriors, scale.weights, strict=True)
         if measured.joint is not None
     ]
     for _ in rounds:
@@ -875,94 +592,13 @@ def boost_privboost(
         NoiseReplay(
             posteriors[output],
             interactions[output] if interactions else None,
-            start[output] / SCORE_STEPS,
-            plan.initial_score_noise(start[output], counts[output]),
-            plan.response(rows[output], clip),
+            scale.start[output] / SCORE_STEPS,
+            float(scale.start_noise[output]),
+            partial(scale.response, output),
         )
         for output in outputs
     ]
-    if plan.scale is None:
-        noisy_rows = noisy_row_count(plan, plan.init_release, counts)
-    else:
-        noisy_rows = plan.scale.counted
-    if isinstance(plan.scale, LogScale):
-        of_one = 0 if plan.exposure is None else plan.exposure.of_one
-        start = np.array([plan.scale.start - of_one], dtype=np.int32)
-    model = pack_model(plan, posteriors, interactions, start, replays, noisy_rows)
-    if isinstance(plan.scale, SurvivalScale):
-        shift, width = plan.scale.corrected(curator, plan, plan.calibration_release)
-        return model.with_calibration(np.array([[1.0, shift]])).with_time_scale(width)
-    if plan.scale is not None:
-        if plan.calibration_release is None:
-            return model
-        shift = plan.scale.correct(curator, plan, plan.calibration_release)
-        return model.with_calibration(np.array([[1.0, shift]]))
-    effect = plan.effect_of_clip(clip, target_range)
-    return calibrate(curator, plan, plan.calibration_release, model, list(rows), effect)
-
-
-_Beginning = tuple[PrivBoostPlan, np.ndarray, np.ndarray, float]
-"""The plan with what was released about labels, the initial score, the noisy count of rows in grid
-steps, and the clip of gradients."""
-
-
-def _own_beginning(plan: PrivBoostPlan) -> Callable[[Curator, PrivBoostPlan], _Beginning] | None:
-    """Return the function that begins boosting where a loss has a scale of its own."""
-    if plan.loss.log_link:
-        return _begin_on_log_scale
-    if plan.task.target == "survival":
-        return _begin_with_times
-    return _begin_at_quantile if isinstance(plan.loss, Pinball) else None
-
-
-def _begin_with_times(curator: Curator, plan: PrivBoostPlan) -> _Beginning:
-    """Release counts by log time and event, and publish the loss and the typical time."""
-    scale, counts = release_survival_scale(curator, plan, plan.init_release, plan.settings.scale)
-    clip = plan.clip_for(max(float(scale.counted[0]), 1.0)) * scale.loss.largest_gradient
-    return _begin_at(curator, plan, replace(scale, clip=clip), counts, clip)
-
-
-def _begin_at_quantile(curator: Curator, plan: PrivBoostPlan) -> _Beginning:
-    """Release counts by label, and publish the loss and the quantile of labels."""
-    scale, counts = release_quantile_scale(curator, plan, plan.init_release)
-    clip = scale.clip if plan.settings.gradient_clip is None else plan.settings.gradient_clip
-    return _begin_at(curator, plan, scale, counts, clip)
-
-
-def _begin_at(
-    curator: Curator,
-    plan: PrivBoostPlan,
-    scale: QuantileScale | SurvivalScale,
-    counts: np.ndarray,
-    clip: float,
-) -> _Beginning:
-    """Publish the loss and the initial score that counts by label gave."""
-    start = np.array([scale.start], dtype=np.int32)
-    plan = replace(plan, scale=scale)
-    publish_initial_scores(curator, scale.loss.table(clip, plan.hessian_clip_for(clip)), start)
-    return plan, start, counts, clip
-
-
-def _begin_on_log_scale(curator: Curator, plan: PrivBoostPlan) -> _Beginning:
-    """Release the unit of labels, and publish the loss; scores begin at 0, the log of the unit."""
-    noise = float(plan.reserved_release.deviations[0]) * plan.count_step
-    if plan.pure:
-        noise /= math.sqrt(math.prod(plan.settings.single_rounds(plan.n_measured)))
-    last = plan.calibration_release
-    scale, counts = release_log_scale(
-        curator,
-        plan,
-        (plan.label_release, plan.init_release),
-        noise * math.sqrt(plan.n_measured),
-        0.0 if last is None else float(last.deviations[0]) * plan.count_step,
-        plan.settings.gradient_clip,
-        plan.exposure,
-    )
-    plan = replace(plan, scale=scale)
-    curator.publish(Start(scale.table(plan.hessian_clip_for(scale.clip))))
-    if plan.exposure is not None:
-        plan.exposure.publish(curator)
-    return plan, np.zeros(1, dtype=np.int32), counts, scale.clip
+    return scale.correct(curator, plan, pack_model(plan, scale, posteriors, interactions, replays))
 
 
 def _measure_features(
@@ -1005,21 +641,20 @@ def _measure_interactions(
 
 def pack_model(
     plan: PrivBoostPlan,
+    scale: Scale,
     posteriors: list[FeaturePosteriors],
     interactions: list[Interactions],
-    start: np.ndarray,
     replays: list[NoiseReplay],
-    rows: np.ndarray,
 ) -> AdditiveScores | InteractionScores:
     """Return the released model, with noisy counts and standard deviations of its values."""
-    by_code = [[one.by_code(feature) for one in posteriors] for feature in range(plan.n_features)]
+    features = range(plan.n_features)
+    by_code = [[one.by_code(feature) for one in posteriors] for feature in features]
     parts = [[np.stack(part) for part in zip(*outputs, strict=True)] for outputs in by_code]
     values, mass = zip(*parts, strict=True)
     if plan.exposure is not None:
         known = plan.exposure.values[None] + np.int32(plan.exposure.of_one)
         values = (*values[: plan.exposure.feature], known, *values[plan.exposure.feature + 1 :])
-    if plan.scale is not None:  # of Hessians, which may be above 1: a row's mass is at most 1
-        mass = tuple(own / plan.hessian_clip_for(plan.scale.clip) for own in mass)
+    mass = tuple(own / scale.row_mass for own in mass)
     noise = tuple(
         np.stack(
             [
@@ -1027,12 +662,13 @@ def pack_model(
                 for one, replay in zip(posteriors, replays, strict=True)
             ]
         )
-        for feature in range(plan.n_features)
+        for feature in features
     )
     together = np.array([replay.together for replay in replays])
     missing = np.sum([one.missing for one in posteriors], axis=0)  # noise of outputs is independent
     missing[:, 2] = np.sqrt(missing[:, 2])
-    single = AdditiveScores(start, values, mass, noise, together, rows, missing)
+    start = scale.start + np.int32(scale.zero)
+    single = AdditiveScores(start, values, mass, noise, together, scale.counted, missing)
     if not interactions:
         return single
     pairs = [

@@ -42,8 +42,8 @@ from privboost.recipes.common.candidates import (
     check_candidates,
     even_thresholds,
 )
+from privboost.recipes.common.corrections import calibrate, last_release
 from privboost.recipes.common.initial_score import initial_release
-from privboost.recipes.common.mean_correction import calibrate, last_release
 from privboost.recipes.common.monotone import MONOTONE, RisingTrees, check_slopes, slopes_of
 from privboost.recipes.common.newton import NewtonPlan, NewtonStep
 from privboost.recipes.common.parameters import (

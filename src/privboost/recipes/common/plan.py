@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -19,7 +19,8 @@ from privboost._core.checks import check_number, check_size, is_number, keep_che
 from privboost._core.grid import CLIP_STEPS, MAX_SIGMA, WEIGHT_STEPS, Contribution
 from privboost.accounting.accountants import Accountant, choose_accountant
 from privboost.accounting.calibration import LEAST_DELTA, by_shares, calibrate
-from privboost.accounting.events import Event, Exact, Planned
+from privboost.accounting.events import Event, Exact, Planned, Relation
+from privboost.accounting.noisy_sums import NoisySums
 from privboost.accounts.account import BudgetAccount
 from privboost.data.encoding import Encoder
 from privboost.data.features import CategoricalFeature
@@ -285,6 +286,21 @@ class PlanBasis:
         releases = calibrate(planned, budget.epsilon, budget.delta, chosen, budget.before)
         check_grid(planned.event for planned in releases)
         return PlannedReleases(self, chosen, names, releases)
+
+
+def counts_release(
+    kind: type[NoisySums],
+    what: str,
+    bound: Mapping[str, Any],
+    noise: float = 1.0,
+    relation: Relation = Relation.ADD_REMOVE,
+) -> NoisySums:
+    """Return the release of counts of rows by cell; `bound` is `PlanBasis.bound`.
+
+    A unit that is replaced changes two cells: that of the old unit and that of the new one.
+    """
+    cells = 2 if relation == Relation.REPLACE_ONE else 1
+    return kind(what, noise, cells=cells, shares=(1.0,), relation=relation, **bound)
 
 
 @dataclass(frozen=True, eq=False)

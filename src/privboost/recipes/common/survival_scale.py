@@ -1,4 +1,4 @@
-"""The loss of survival times: where scores begin, and the scale of log times around them.
+"""Scale of survival times: where scores begin, and how far log times lie around them.
 
 Rows are counted by log time, in even cells of the clipping range, and by whether their event was
 observed. The log-logistic distribution that explains these counts gives the initial score and the
@@ -12,9 +12,8 @@ prior by how large that noise is.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from scipy.special import expit, logit
@@ -25,7 +24,10 @@ from privboost.engine.queries import ScoreCounts
 from privboost.engine.updates import Start
 from privboost.losses.log_logistic import LogLogistic
 from privboost.mechanisms.curator import Curator
-from privboost.recipes.common.plan import Plan
+from privboost.recipes.common.initial_score import publish_initial_scores
+from privboost.recipes.common.plan import Plan, PlanBasis, counts_release
+from privboost.recipes.common.scale import Calibrated, Scale, ScaledPlan, clips_of_rows
+from privboost.recipes.common.target_range import TargetRange
 
 _CELLS = 24
 """Cells of log times."""
@@ -53,18 +55,6 @@ _LEAST_CURVATURE = 0.02
 
 _NEAR = 1e-9
 """Least probability of a cell: one of 0 would decide alone, even if its count were noise."""
-
-
-def plan_survival_releases(
-    kind: type[NoisySums], bound: Mapping[str, Any]
-) -> tuple[NoisySums, NoisySums]:
-    """Return the releases of start and scale, and of their last correction, with a noise of 1."""
-    first = "rows by log time and event, for the initial score and the scale"
-    last = "rows by residual and event, to correct the scale"
-    return (
-        kind(first, 1.0, cells=1, shares=(1.0,), **bound),
-        kind(last, 1.0, cells=1, shares=(1.0,), **bound),
-    )
 
 
 class Belief(NamedTuple):
@@ -96,8 +86,13 @@ class EventCounts:
 
     @property
     def rows(self) -> float:
-        """About how many rows there are."""
+        """About how many rows there are, at least 1."""
         return max(float(self.counts.sum()), 1.0)
+
+    @property
+    def total(self) -> np.ndarray:
+        """The noisy count of all rows, and its standard deviation."""
+        return np.array([self.counts.sum(), self.noise * math.sqrt(self.counts.size)])
 
     def fit(self, prior: Belief) -> Belief:
         """Return what the counts leave to believe of a log-logistic distribution."""
@@ -147,109 +142,102 @@ def _moments(points: np.ndarray, shares: np.ndarray, step: float) -> tuple[float
     return mean, max(math.sqrt(float((points - mean) ** 2 @ shares)), abs(step) / 2)
 
 
-@dataclass(frozen=True, eq=False)
-class SurvivalScale:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SurvivalScale(Scale):
     """Start and scale of the loss of survival times, from released counts by log time and event.
 
     Attributes
     ----------
     loss : LogLogistic
         The loss, with its scale.
-    start : int
-        The initial score, in score steps.
-    start_noise : float
-        About the standard deviation of the initial score.
-    curvature : float
-        About the mean Hessian at the initial score.
     fixed : bool
         Whether the scale is public, and stays.
-    counted : float array
-        The noisy count of rows, and its standard deviation.
-    clip : float
-        Clip of gradients.
+    curvature : float
+        About the mean Hessian at the initial score.
     """
 
     loss: LogLogistic
-    start: int
-    start_noise: float
-    curvature: float
     fixed: bool
-    counted: np.ndarray
-    clip: float
+    curvature: float
 
-    spread: ClassVar[float] = 1.0
-    """Variance of gradients for a sum of Hessians of 1, as of any log-likelihood."""
+    @classmethod
+    def init_release(cls, basis: PlanBasis, kind: type[NoisySums]) -> NoisySums:
+        """Return the release of counts by log time and event."""
+        what = "rows by log time and event, for the initial score and the scale"
+        return counts_release(kind, what, basis.bound)
 
-    @property
-    def most_step(self) -> float:
-        """Largest step of one measurement: where hardly a row is known, Hessians vanish."""
-        return 2 * self.loss.scale
-
-    @property
-    def typical(self) -> float:
-        """Size of an effect that a measurement should detect."""
-        return self.loss.scale / 2
-
-    def response(self, rows: float, scores: np.ndarray) -> np.ndarray:
-        """Return about the derivative of so many rows' gradients with respect to their scores."""
-        return np.full(len(scores), rows * self.curvature)
-
-    def corrected(
-        self, curator: Curator, plan: Plan, release: NoisySums | None
-    ) -> tuple[float, float]:
-        """Return the shift of all scores, and the scale of log times around them, in scores.
+    @classmethod
+    def begin(cls, curator: Curator, plan: ScaledPlan, target_range: TargetRange) -> Self:
+        """Count rows by log time and event; publish the loss and the typical time.
 
         Privacy
         -------
-        Spends `release` once, if there is one: a row lies in one cell of residuals, of censored
-        rows or of events.
+        Spends `plan.init_release` once: a row lies in one of `_CELLS` even cells of the clipping
+        range, of censored rows or of events.
+        """
+        loss, given, release = plan.task.loss_instance, plan.settings.scale, plan.init_release
+        assert isinstance(loss, LogLogistic)
+        curator.publish(Start(loss.table(loss.largest_gradient, loss.largest_hessian)))
+        ends = np.linspace(-1.0, 1.0, _CELLS + 1)
+        known = _count(curator, plan, release, ends)
+        _, half = plan.encoder.domain.target.middle_and_half(target_range.ends)
+        log_scale, spread = _LOG_SCALE, _LOG_SCALE_SPREAD
+        if given is not None:
+            log_scale, spread = math.log(given), 0.0
+        found = known.fit(Belief(_START, _START_SPREAD, log_scale - math.log(half), spread))
+        loss = LogLogistic(math.exp(found.log_scale))
+        clip, hessian_clip = clips_of_rows(plan, known.rows)
+        clip, hessian_clip = clip / loss.scale, hessian_clip / loss.scale**2
+        curvature, rows = known.curvature(found.location, loss.scale), np.array([known.rows])
+        scale = cls(
+            clip=clip,
+            hessian_clip=hessian_clip,
+            start=np.array([round(found.location * SCORE_STEPS)], dtype=np.int32),
+            start_noise=np.array([found.spread]),
+            rows=rows,
+            weights=rows * curvature,
+            counted=known.total,
+            spread=1.0,  # as of any log-likelihood
+            typical=loss.scale / 2,
+            most_step=2 * loss.scale,  # Hessians vanish where hardly a row is known
+            row_mass=hessian_clip,
+            loss=loss,
+            fixed=given is not None,
+            curvature=curvature,
+        )
+        publish_initial_scores(curator, loss.table(clip, hessian_clip), scale.start)
+        return scale
+
+    def response(self, output: int, scores: np.ndarray) -> np.ndarray:
+        """See `Scale.response`."""
+        return np.full(len(scores), self.rows[output] * self.curvature)
+
+    def correct(self, curator: Curator, plan: ScaledPlan, model: Calibrated) -> Calibrated:
+        """See `Scale.correct`: all scores are shifted, and the model has the scale around them.
+
+        Privacy
+        -------
+        Spends `plan.calibration_release` once, if there is one: a row lies in one cell of
+        residuals, of censored rows or of events.
         """
         scale = self.loss.scale
-        if release is None:
-            return 0.0, scale
+        if plan.calibration_release is None:
+            return model.with_time_scale(scale)
         late = scale * logit(np.arange(1, _RESIDUAL_CELLS) / _RESIDUAL_CELLS)
-        steps = np.unique(np.rint(late * SCORE_STEPS).astype(np.int64))
-        # States are scores less log times.
-        counts = curator.sums(ScoreCounts(-steps[::-1].astype(np.int32)), release)[::-1, :, 0]
-        ends = np.concatenate([[-math.inf], steps / SCORE_STEPS, [math.inf]])
-        deviation = float(release.deviations[0]) * plan.count_step
-        known = EventCounts(ends, counts * plan.count_step, deviation)
+        ends = np.concatenate([[-math.inf], late, [math.inf]])
+        known = _count(curator, plan, plan.calibration_release, ends)
         log_spread = 0.0 if self.fixed else _LAST_SPREAD
         found = known.fit(Belief(0.0, _LAST_SHIFT * scale, math.log(scale), log_spread))
-        return found.location, math.exp(found.log_scale)
+        corrected = model.with_calibration(np.array([[1.0, found.location]]))
+        return corrected.with_time_scale(math.exp(found.log_scale))
 
 
-def release_survival_scale(
-    curator: Curator, plan: Plan, release: NoisySums, scale: float | None
-) -> tuple[SurvivalScale, np.ndarray]:
-    """Count rows by log time and event; return start and scale, and the noisy count of rows.
+def _count(curator: Curator, plan: Plan, release: NoisySums, ends: np.ndarray) -> EventCounts:
+    """Release counts of rows by event, and by interval of their log time less their score.
 
-    The count is in grid steps; `scale` is the scale in logarithms of time, if it is public.
-
-    Privacy
-    -------
-    Spends `release` once: a row lies in one of `_CELLS` even cells of the clipping range, of
-    censored rows or of events.
+    States are scores less log times. Rows beyond the outer ends are in the outer intervals.
     """
-    loss = plan.task.loss_instance
-    assert isinstance(loss, LogLogistic)
-    curator.publish(Start(loss.table(loss.largest_gradient, loss.largest_hessian)))
-    _, half = plan.encoder.domain.target.middle_and_half(curator.target_range)
-    edges = np.rint(np.linspace(-SCORE_STEPS, SCORE_STEPS, _CELLS + 1)).astype(np.int32)
-    counts = curator.sums(ScoreCounts(-edges[-2:0:-1]), release)[::-1, :, 0]
-    rows, noise = int(counts.sum()), float(release.deviations[0])
-    known = EventCounts(edges / SCORE_STEPS, counts * plan.count_step, noise * plan.count_step)
-    log_scale, spread = (_LOG_SCALE, _LOG_SCALE_SPREAD) if scale is None else (math.log(scale), 0.0)
-    found = known.fit(Belief(_START, _START_SPREAD, log_scale - math.log(half), spread))
-    own = math.exp(found.log_scale)
-    start = round(found.location * SCORE_STEPS)
-    scaled = SurvivalScale(
-        LogLogistic(own),
-        start,
-        found.spread,
-        known.curvature(start / SCORE_STEPS, own),
-        scale is not None,
-        np.array([rows, noise * math.sqrt(counts.size)]) * plan.count_step,
-        loss.largest_gradient,
-    )
-    return scaled, np.array([rows])
+    inner = np.unique(np.rint(ends[1:-1] * SCORE_STEPS).astype(np.int32))
+    counts = curator.sums(ScoreCounts(-inner[::-1]), release)[::-1, :, 0] * plan.count_step
+    steps = np.concatenate([ends[:1], inner / SCORE_STEPS, ends[-1:]])
+    return EventCounts(steps, counts, float(release.deviations[0]) * plan.count_step)
