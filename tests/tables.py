@@ -60,7 +60,7 @@ def make_frame(rows: int, seed: int = 0, target=CLASSES) -> pd.DataFrame:
     if "bounds" in target:
         frame["income"] = spoil(signal * 3)
         if "event" in target:
-            frame["paid"] = rng.choice(np.array([True, False, 1, 0.0, "?", None], object), rows)
+            frame["paid"] = spoil(rng.integers(0, 2, rows))
     else:
         labels = [*target["classes"], "unheard of", None]
         cuts = np.digitize(signal, np.linspace(1, 2, len(target["classes"]) - 1))
