@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
+from typer.testing import CliRunner
 
 from privboost import (
     Domain,
@@ -25,6 +26,7 @@ from privboost import (
     recommend,
 )
 from privboost._core.grid import CLIP_STEPS
+from privboost.cli.main import app
 from privboost.data.encoding import Encoder
 from privboost.data.loading import Load, RowLoader, load_rows, open_source
 from privboost.engine.queries import ScoreCounts, TreeSums
@@ -385,3 +387,36 @@ def test_gradients_are_bounded_and_have_the_signs_of_the_likelihood():
     assert (np.sign(event) == np.sign(score)).all()
     assert LOSS.hessian(score, 1.0).max() <= LOSS.largest_hessian
     assert LOSS.hessian(score, 0.0).max() <= LOSS.largest_hessian / 2
+
+
+def test_the_rest_of_a_domain_is_learned_around_a_target():
+    frame, _ = table(3000)
+    given = {"target": TARGET}
+    domain = Domain.learn(frame, "days", 5.0, 1e-6, given=given, random_state=1)
+    assert domain.feature_names == ("age", "job")
+    assert domain.target == Domain.from_dict(DOMAIN).target
+    with pytest.raises(SchemaError, match="'died', which was given"):
+        Domain.learn(frame.drop(columns="died"), "days", 5.0, 1e-6, given=given, random_state=1)
+
+
+def test_on_the_command_line(tmp_path):
+    runner, (frame, _) = CliRunner(), table(2000)
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    Domain.from_dict(DOMAIN).to_json(tmp_path / "d.json")
+    model, rows = str(tmp_path / "m"), str(tmp_path / "rows.csv")
+
+    def run(*arguments, error=None):
+        done = runner.invoke(app, list(map(str, arguments)))
+        assert (done.exception is None) == (error is None), done.output
+        assert error is None or error in str(done.exception)
+        return done.output
+
+    how = ("--domain", tmp_path / "d.json", "--epsilon", 3, "--seed", 1)
+    run("train", rows, *how, "--model", model, "--set", "n_estimators=4")
+    run("predict", model, rows, "--out", tmp_path / "p.csv")
+    told = pd.read_csv(tmp_path / "p.csv")["prediction"]
+    assert np.allclose(told, load_model(model).predict(frame))
+    found = run("evaluate", model, rows, "--epsilon", 1, "--seed", 1, "--horizon", 3)
+    assert "concordance" in found
+    own = ("train", rows, *how, "--model", tmp_path / "n", "--recipe", "sbdt")
+    run(*own, error="is for classes or a number; the target is a survival time")

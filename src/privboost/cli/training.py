@@ -475,7 +475,7 @@ def estimator_class(recipe: str, task: str) -> Any:
     """Return the estimator of a recipe for a kind of target."""
     known = RECIPES[recipe].estimators
     if task not in known:
-        able = " or ".join(_TASKS[own].removeprefix("a ") for own in known)
+        able = " or ".join(_TASKS[own] for own in known)
         raise ValueError(f"--recipe {recipe} is for {able}; the target is {_TASKS[task]}")
     return getattr(privboost, known[task])
 

@@ -271,7 +271,7 @@ class Domain(DeclaredState):
     def parts(self) -> Parts:
         """Return the domain as the complete parts of a JSON payload."""
         unit = () if self.unit is None else (self.unit.column,)
-        columns = (*self.feature_names, *self.target.columns, *unit)
+        columns = (*self.feature_names, *self.target.readers, *unit)
         return Parts(columns, self.features, self.target, self.unit)
 
     def to_dict(self) -> dict[str, Any]:

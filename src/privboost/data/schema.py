@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +23,7 @@ from privboost.data.files import check_header
 from privboost.data.table import Column, Table
 from privboost.data.targets import Target
 from privboost.data.unit_names import read_unit_names
-from privboost.data.values import column_kind, read_numbers
+from privboost.data.values import column_kind
 
 _OPEN = (
     {"kind": OPEN_KIND}
@@ -211,12 +210,7 @@ def compare(parts: Parts, table: Table) -> Comparison:
     batch = table.no_rows(there) if there else {}
     readers: list[tuple[str, Callable[[Column], Any]]] = [(f.name, f.read) for f in parts.features]
     if parts.target is not None:
-        target, event = parts.target, parts.target.event_column
-        # Each column by itself: the other one may be absent.
-        labels = target.code if event is None else partial(read_numbers, name=target.name)
-        readers.append((target.name, labels))
-        if event is not None:
-            readers.append((event, partial(read_numbers, name=event)))
+        readers += parts.target.readers.items()
     if parts.unit is not None:
         unit = parts.unit.column
         readers.append((unit, lambda column: read_unit_names(column, unit)))

@@ -7,8 +7,9 @@ and written as JSON.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -107,9 +108,9 @@ class BaseTarget(DeclaredState, ABC):
         return None
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns of the target."""
-        return (self.name,) if self.event_column is None else (self.name, self.event_column)
+    def readers(self) -> dict[str, Callable[[Column], Any]]:
+        """The columns of the target, each with a function that refuses a type that does not fit."""
+        return {self.name: self.code}
 
     @property
     def n_classes(self) -> int:
@@ -319,6 +320,10 @@ class SurvivalTarget(NumberTarget):
     @property
     def event_column(self) -> str:
         return self.event
+
+    @property
+    def readers(self) -> dict[str, Callable[[Column], Any]]:
+        return {name: partial(read_numbers, name=name) for name in (self.name, self.event)}
 
     def read(self, column: Column, event: Column) -> tuple[np.ndarray, np.ndarray]:
         """Return times within the bounds, NaN where they or events are unknown; and events."""
