@@ -133,7 +133,7 @@ other effects have moved."""
 MOST_VALUE = 3.0
 """Bound of effects and leaves, in log-odds or half widths of a number's clipping range."""
 
-FOCUS = 0.7
+FOCUS = 0.9
 """Part of queries that follows the size of effects; the rest is divided evenly."""
 
 SINGLE = 0.2
