@@ -16,7 +16,7 @@ import privboost
 from privboost import SBDTClassifier
 from privboost.models.model import model_bytes
 from privboost.recipes import RECIPES
-from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
+from tests.tables import CLASSES, NUMBER, SURVIVAL, THREE, make_domain, make_frame
 
 ROWS = 1000
 PURE = {"delta": 0.0}
@@ -49,7 +49,8 @@ class Fit(NamedTuple):
 
     def estimator(self, **how):
         """Return the estimator; arguments go before parameters."""
-        task = "number" if self.target is NUMBER else "classes"
+        task = "survival" if self.target is SURVIVAL else "classes"
+        task = "number" if self.target is NUMBER else task
         kind = getattr(privboost, RECIPES[self.recipe].estimators[task])
         settings = {"delta": 1e-6, "random_state": 7} | SETTINGS.get(self.recipe, SMALL)
         if self.weighted:
@@ -144,10 +145,21 @@ OWN = [
     Fit("PrivBoostRegressor, quantile", "privboost", NUMBER, False, HIGH | {"at_once": 2}),
     Fit("PrivBoostRegressor, pure quantile", "privboost", NUMBER, False, HIGH | PURE),
     Fit("PrivBoostRegressor, exposure", "privboost", NUMBER, True, EXPOSED),
+    Fit("SBDTRegressor, poisson", "sbdt", NUMBER, True, {"loss": "poisson", "extra_estimators": 9}),
+    Fit("SBDTRegressor, tweedie", "sbdt", NUMBER, False, {"loss": "tweedie", "subsample": 0.3}),
+    Fit("SBDTRegressor, quantile", "sbdt", NUMBER, True, HIGH | {"extra_estimators": 9}),
+    Fit("DPXGBRegressor, gamma", "dpxgb", NUMBER, True, {"loss": "gamma"}),
+    Fit("DPXGBRegressor, absolute", "dpxgb", NUMBER, False, {"loss": "absolute"}),
     Fit("PrivBoostRegressor, units", "privboost", NUMBER, False, COUNTS, UNIT),
     Fit("PrivBoostRegressor, shared units", "privboost", NUMBER, True, {}, SHARED),
     Fit("SBDTClassifier, shared units", "sbdt", THREE, True, {"extra_estimators": 10}, SHARED),
     Fit("PrivBoostRegressor, pure", "privboost", NUMBER, False, COUNTS | PURE),
+    Fit("PrivBoostRegressor, relative", "privboost", NUMBER, True, EXPOSED | INTERVALS),
+    Fit("PrivBoostRegressor, about .9", "privboost", NUMBER, False, HIGH | INTERVALS),
+    Fit("PrivBoostRegressor, pure intervals", "privboost", NUMBER, False, PURE | INTERVALS),
+    Fit("PrivBoostSurvival", "privboost", SURVIVAL, True, {"interactions": 2}),
+    Fit("PrivBoostSurvival, pure", "privboost", SURVIVAL, False, PURE | {"scale": 0.8}),
+    Fit("PrivBoostSurvival, units", "privboost", SURVIVAL, False, {"at_once": 2}, UNIT),
     Fit("DPXGBClassifier 0", "dpxgb", CLASSES, False, HESSIANS),
     Fit("DPXGBClassifier 1", "dpxgb", THREE, True, {"features": 3, "greedy_depth": 2}),
     Fit("DPXGBRegressor 2", "dpxgb", NUMBER, True, {"features": "cyclical"}),

@@ -19,6 +19,7 @@ from privboost import (
     LazyBBClassifier,
     PrivBoostClassifier,
     PrivBoostRegressor,
+    PrivBoostSurvival,
     SarusXGBClassifier,
     SarusXGBRegressor,
     SBDTClassifier,
@@ -40,7 +41,7 @@ from privboost.recipes import lazybb, sarus
 from privboost.recipes.common.plan import PlanBasis, counts_release
 from privboost.recipes.common.target_range import PASSES, find_target_range
 from privboost.recipes.privboost import boost_privboost
-from tests.tables import CLASSES, FEATURES, NUMBER, THREE, make_frame
+from tests.tables import CLASSES, FEATURES, NUMBER, SURVIVAL, THREE, make_frame
 
 OTHERS = 25
 """Rows that both tables have."""
@@ -205,8 +206,18 @@ CASES = [
     (PrivBoostRegressor, WIDE, 1, False, {"loss": "tweedie", "delta": 0.0, "n_estimators": 8}),
     (PrivBoostRegressor, NUMBER, 1, True, {"loss": "gamma", "exposure": "age", "at_once": 2}),
     (PrivBoostRegressor, WIDE, 3, False, {"loss": "quantile", "quantile": 0.8, "n_estimators": 8}),
+    (SBDTRegressor, NUMBER, 2, True, {"loss": "poisson", "extra_estimators": 9, "max_depth": 2}),
+    (SBDTRegressor, WIDE, 1, False, {"loss": "tweedie", "subsample": 0.5, "max_depth": 2}),
+    (SBDTRegressor, WIDE, 3, True, {"loss": "quantile", "quantile": 0.8, "max_depth": 2}),
+    (DPXGBRegressor, NUMBER, 2, False, {"loss": "gamma", "max_depth": 2}),
+    (DPXGBRegressor, WIDE, 1, True, {"loss": "absolute", "max_depth": 2}),
+    (PrivBoostSurvival, SURVIVAL, 2, True, {"epsilon": 3e3, "n_estimators": 12}),
+    (PrivBoostSurvival, SURVIVAL, 1, False, {"delta": 0.0, "scale": 0.3, "n_estimators": 8}),
     (PrivBoostClassifier, THREE, 1, False, {"conformal_fraction": 0.5, "n_estimators": 8}),
     (PrivBoostRegressor, WIDE, 1, True, {"conformal_fraction": 0.5, "n_estimators": 8}),
+    (PrivBoostRegressor, WIDE, 1, True, {"loss": "tweedie", "conformal_fraction": 0.5}),
+    (PrivBoostRegressor, NUMBER, 1, False, {"loss": "absolute", "conformal_fraction": 0.5}),
+    (PrivBoostClassifier, CLASSES, 1, True, {"delta": 0.0, "conformal_fraction": 0.5}),
 ]
 
 

@@ -143,9 +143,9 @@ class RecipeOptions:
             raise ValueError("--stream needs --recipe sbdt")
         return chosen
 
-    def make(self, chosen: str, classes: bool, **parameters: Any) -> Any:
+    def make(self, chosen: str, task: str, **parameters: Any) -> Any:
         """Return the estimator of the chosen recipe, or of its preset."""
-        kind = estimator_class(chosen, classes)
+        kind = estimator_class(chosen, task)
         if self.preset is None:
             return kind(**parameters)
         if not hasattr(kind, "from_preset"):
@@ -189,9 +189,9 @@ def train(
 
     public = domain.load()
     chosen = recipe.choose(public, epsilon, delta, streams=stream is not None)
-    classes = domain.task is Task.classes if public is None else has_classes(public)
+    task = domain.task.value if public is None else public.target.task
     own = {"epsilon": epsilon, "domain": public, "random_state": run.seed}
-    estimator = recipe.make(chosen, classes, **own)
+    estimator = recipe.make(chosen, task, **own)
     estimator.set_params(**({} if delta is None else {"delta": delta}), public_rows=public_rows)
     estimator.set_params(n_jobs=jobs, ledger=run.ledger, verbose=output.verbose)
     domain.apply(estimator)
@@ -271,7 +271,7 @@ def extend(
     from privboost.estimators.stream_files import load_stream, take_stream
 
     state, before = load_stream(stream)
-    kind = estimator_class("sbdt", has_classes(before.domain))
+    kind = estimator_class("sbdt", before.domain.target.task)
     estimator = kind(epsilon, delta, random_state=run.seed).set_params(**state.parameters)
     estimator.set_params(n_jobs=jobs, ledger=run.ledger, verbose=output.verbose)
     estimator.set_params(domain_rows=domain_rows.value)
@@ -312,7 +312,7 @@ def search(
     expected_runs: Annotated[float, "The mean number of runs; their number is hidden."] = 10.0,
     validation_share: Annotated[float, "The share of the units that runs are scored on."] = 0.25,
     scoring: Annotated[
-        str | None, "The measure that decides: auc, accuracy, log_loss, rmse, …"
+        str | None, "The measure that decides: auc, accuracy, log_loss, rmse, deviance, …"
     ] = None,
     domain_rows: OfDomainRows = DomainRows.same,
     set_: Parameters = None,
@@ -324,7 +324,7 @@ def search(
 ) -> None:
     """Choose parameters privately, and keep the winner's model. Spends the budget."""
     public = privboost.Domain.from_json(domain)
-    kind = estimator_class(recipe, has_classes(public))
+    kind = estimator_class(recipe, public.target.task)
     estimator = kind(domain=public, n_jobs=jobs, domain_rows=domain_rows.value)
     estimator.set_params(**read_parameters(set_, estimator))
     try:
@@ -392,13 +392,20 @@ def evaluate(
         "No AUC and reliability of each class beyond two; no calibration of a number by tenths.",
     ] = False,
     deviance: Annotated[
-        str | None, "For a number: also its mean deviance, poisson, gamma or tweedie."
+        str | None,
+        "For a number: also its mean deviance, poisson, gamma or tweedie; by default that of the "
+        "model's loss. none leaves it out.",
     ] = None,
-    power: Annotated[float | None, "The power of a Tweedie deviance, 1.5 by default."] = None,
+    power: Annotated[
+        float | None, "The power of a Tweedie deviance; the model's own, or 1.5, by default."
+    ] = None,
     quantile: Annotated[
         float | None,
         "For a number: the level of the quantile that is predicted; also its pinball loss and "
-        "the share of labels below.",
+        "the share of labels below. By default that of the model's loss.",
+    ] = None,
+    horizon: Annotated[
+        float | None, "For survival times: the time at which calibration is measured."
     ] = None,
     table: TableOptions,
     public_rows: PublicRows = False,
@@ -430,6 +437,7 @@ def evaluate(
                 deviance=deviance,
                 power=power,
                 quantile=quantile,
+                horizon=horizon,
                 public_rows=public_rows,
                 random_state=run.seed,
                 n_jobs=jobs,
@@ -463,17 +471,17 @@ _OPTIONS = {
 _PYTHON_LITERALS = {"True": "true", "False": "false", "None": "null"}
 
 
-def estimator_class(recipe: str, classes: bool) -> Any:
-    """Return the estimator of a recipe for classes, or for a number."""
-    name = RECIPES[recipe].estimators.get("classes" if classes else "number")
-    if name is None:
-        raise ValueError(f"--recipe {recipe} is for classes; the target is a number")
-    return getattr(privboost, name)
+_TASKS = {"classes": "classes", "number": "a number", "survival": "a survival time"}
+"""Kinds of target in words."""
 
 
-def has_classes(domain: Domain) -> bool:
-    """Whether the target is classes."""
-    return isinstance(domain.target, privboost.ClassTarget)
+def estimator_class(recipe: str, task: str) -> Any:
+    """Return the estimator of a recipe for a kind of target."""
+    known = RECIPES[recipe].estimators
+    if task not in known:
+        able = " or ".join(_TASKS[own] for own in known)
+        raise ValueError(f"--recipe {recipe} is for {able}; the target is {_TASKS[task]}")
+    return getattr(privboost, known[task])
 
 
 def read_parameters(settings: list[str] | None, estimator: Any) -> dict[str, Any]:
@@ -490,7 +498,9 @@ def read_parameters(settings: list[str] | None, estimator: Any) -> dict[str, Any
         if not equals or name not in names:
             near = get_close_matches(name, names, 1)
             hint = f"did you mean {near[0]}? " if near and equals else ""
-            foreign = foreign_name_hint(name, [*names, *_OPTIONS], _OPTIONS) if equals else ""
+            foreign = ""
+            if equals:
+                foreign = foreign_name_hint(name, [*names, *_OPTIONS], _OPTIONS, text)
             if foreign:
                 raise typer.BadParameter(f"{setting!r}: {foreign}")
             raise typer.BadParameter(

@@ -30,7 +30,7 @@ from privboost.data.encoding import Encoder
 from privboost.data.features import NumericFeature
 from privboost.data.sources import count_rows
 from privboost.data.table import RemoteTable
-from privboost.data.targets import ClassTarget, NumberTarget
+from privboost.data.targets import ClassTarget, NumberTarget, SurvivalTarget
 from privboost.domain_inference.partial_domain import (
     check_classes,
     check_same_classes,
@@ -40,7 +40,11 @@ from privboost.domain_inference.partial_domain import (
 )
 from privboost.domain_inference.within_fit import DomainInference
 from privboost.estimators.class_weights import check_class_weight, weights_in_order
-from privboost.estimators.foreign_parameters import answers_foreign_names, foreign_name_hint
+from privboost.estimators.foreign_parameters import (
+    answers_foreign_names,
+    foreign_loss_hint,
+    foreign_name_hint,
+)
 from privboost.estimators.parameters import check_arguments
 from privboost.estimators.preparation import (
     FitArguments,
@@ -56,7 +60,7 @@ from privboost.estimators.public_rows import PublicPreparation
 from privboost.estimators.run_settings import RunSettings, budget_of, choose_backend, ledger_path
 from privboost.estimators.sklearn_wrappers import warn_of_score
 from privboost.explanations.explanation import Explanation, LocalExplanation
-from privboost.losses.base import loss_of
+from privboost.losses.base import loss_of, losses_of
 from privboost.mechanisms.curator import Curator
 from privboost.models.findings import find_defects, warn_of_defects
 from privboost.models.model import Model, save_model
@@ -70,6 +74,7 @@ _ANY_FEATURE = (NumericFeature("x", (0, 1)),)
 _ANY_DOMAIN = {
     "classes": Domain(_ANY_FEATURE, ClassTarget("y", (0, 1))),
     "number": Domain(_ANY_FEATURE, NumberTarget("y", (0, 1))),
+    "survival": Domain(_ANY_FEATURE, SurvivalTarget("y", (1, 2), event="event")),
 }
 """Stand-ins for a domain that is not learned yet: parameters are checked with them."""
 
@@ -81,7 +86,7 @@ class PrivateEstimator(BaseEstimator, ABC):
     """
 
     _task: str
-    """Kind of target: "classes" or "number"."""
+    """Kind of target: "classes", "number" or "survival"."""
 
     def __new__(cls, *by_place: Any, **by_name: Any) -> Self:
         """Refuse arguments that the constructor does not have."""
@@ -154,8 +159,8 @@ class PrivateEstimator(BaseEstimator, ABC):
     def set_params(self, **params: Any) -> Self:
         """Set parameters of this estimator, as scikit-learn does."""
         known = self.get_params(deep=False)
-        for name in params:
-            hint = "" if name in known else foreign_name_hint(name, known)
+        for name, value in params.items():
+            hint = "" if name in known else foreign_name_hint(name, known, value=value)
             if hint:
                 raise ValueError(f"{type(self).__name__} has no parameter {name!r}; {hint}")
         set_: Self = super().set_params(**params)
@@ -164,9 +169,16 @@ class PrivateEstimator(BaseEstimator, ABC):
     def _prepare(self, X: Any, y: Any, sample_weight: Any) -> Preparation:
         """Open the table, and choose the kind of preparation that it needs."""
         self._budget()  # the first parameter that is checked
+        self._check_loss()
         X = open_table(X, self.backend)
         kind = X.preparation(self) if isinstance(X, RemoteTable) else None
         return self._stages(X, y, sample_weight, partial(count_rows, X), kind)
+
+    def _check_loss(self) -> None:
+        """Refuse another library's name of a loss with the right one, or with a reason."""
+        loss = getattr(self, "loss", None)
+        if hint := foreign_loss_hint(loss, losses_of(self._task)):
+            raise ValueError(f"loss: {loss!r} is not known; {hint}")
 
     def _stages(
         self, X: Any, y: Any, sample_weight: Any, count: Callable[[], int], kind: Any = None
@@ -483,6 +495,77 @@ class PrivateClassifier(PublicScoreMixin, ClassifierMixin, PrivateEstimator):
             check_same_classes(classes, domain.target)
 
 
+class PrivateSurvival(PrivateEstimator):
+    """Base class of survival models: they predict the time until an event."""
+
+    _task = "survival"
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Predict the median time of each row, which may lie beyond the bounds. Costs no privacy.
+
+        With `return_std`, also their standard errors due to the noise of training, where the
+        recipe has them: see `Model.predict`.
+        """
+        return self._fitted().predict(X, return_std, self.n_jobs)
+
+    def predict_survival_function(self, X: Any, times: Any) -> np.ndarray:
+        """Predict the probability that the event comes after each time. Costs no privacy.
+
+        See `Model.predict_survival_function`.
+
+        Parameters
+        ----------
+        X : data frame, array, or path of a file
+            The rows.
+        times : sequence of float
+            The times, 0 or more.
+
+        Returns
+        -------
+        float64 array of shape (rows, times)
+        """
+        return self._fitted().predict_survival_function(X, times, self.n_jobs)
+
+    def score(self, X: Any, y: Any = None, *, public_rows: bool | None = None) -> float:
+        """Return Harrell's concordance, exactly, on rows that must be public.
+
+        Parameters
+        ----------
+        X, y
+            As `fit` takes them.
+        public_rows : bool, optional
+            Declares that every row is public. By default the estimator's own `public_rows`.
+
+        Privacy
+        -------
+        None: an exact score depends on every row, at any ε, and so does any choice made by it. Use
+        public or synthetic rows; for private ones `privboost.evaluate` has a stated price.
+
+        Warns
+        -----
+        PrivacyWarning
+            Unless the rows were declared public.
+        """
+        declared = self.public_rows if public_rows is None else public_rows
+        warn_of_score(declared, self.random_state is not None)
+        return self._fitted().concordance(X, y)
+
+    def _run_settings(self) -> RunSettings:
+        if self.domain is None:
+            raise ValueError(
+                "domain: a survival model needs one, whose target has the bounds of times and the "
+                'column of events: {"name": "time", "bounds": [1, 3650], "event": "died"}'
+            )
+        return super()._run_settings()
+
+    def _check_target(self, domain: Domain) -> None:
+        if not isinstance(domain.target, SurvivalTarget):
+            raise DomainError(
+                'target: a survival model needs bounds of times above 0, and "event": the column '
+                "that tells whether the event was observed"
+            )
+
+
 class LogisticClassifier(PrivateClassifier):
     """Base class of classifiers whose scores are log-odds."""
 
@@ -514,6 +597,11 @@ class PrivateRegressor(PublicScoreMixin, RegressorMixin, PrivateEstimator):
         return self._fitted().predict(X, return_std, self.n_jobs)
 
     def _check_target(self, domain: Domain) -> None:
+        if isinstance(domain.target, SurvivalTarget):
+            raise DomainError(
+                "target: it is a time until an event; PrivBoostSurvival predicts it, and a "
+                'regressor needs a target without "event"'
+            )
         if not isinstance(domain.target, NumberTarget):
             raise DomainError(
                 'target: a regressor needs "bounds"; this target has classes '

@@ -190,7 +190,7 @@ class NumberOutcomes(Outcomes):
         return tuple(found)
 
     def code(
-        self, model: Model, codes: Codes, column: Column
+        self, model: Model, codes: Codes, column: Column, event: Column | None = None
     ) -> tuple[np.ndarray, list[np.ndarray]]:
         values, labels = read_labels(model, column)
         predictions = predictions_of(model, codes)
@@ -485,7 +485,7 @@ def deviances_of(
 ) -> tuple[np.ndarray, float]:
     """Return the deviance of each row, and the largest that there can be."""
     most = most_deviance(model, power)
-    means = np.maximum(predictions, least_prediction(model.bounds))
+    means = np.maximum(predictions, least_prediction(bounds_of(model)))
     return np.minimum(unit_deviance(labels, means, power), most), most
 
 

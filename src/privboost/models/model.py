@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MethodType
 from typing import Any, NoReturn, Self
@@ -22,15 +22,16 @@ from privboost._core import codec
 from privboost._core.checks import check_share
 from privboost._core.errors import DomainError, ModelFileError
 from privboost._core.files import UNREADABLE, FileKind, write_file
-from privboost._core.grid import FULL_RANGE, SCORE_STEPS
+from privboost._core.grid import BLOCK_ROWS, FULL_RANGE, SCORE_STEPS
 from privboost._core.pickling import DeclaredState
 from privboost._core.warnings import warn_of_exact_score
 from privboost.data.domain import Domain
 from privboost.data.encoding import Encoder
 from privboost.data.features import NumericFeature
+from privboost.data.loading import open_source
 from privboost.data.rows import Codes
 from privboost.data.scales import from_scale
-from privboost.data.targets import ClassTarget, Target, has_log_bounds
+from privboost.data.targets import ClassTarget, NumberTarget, SurvivalTarget, Target, has_log_bounds
 from privboost.distributed.frames import accepts_remote_frames, is_remote
 from privboost.explanations.explanation import Explanation, LocalExplanation
 from privboost.explanations.terms import Finding
@@ -50,12 +51,16 @@ from privboost.models.interactions import InteractionScores
 from privboost.models.intervals import Nonconformity
 from privboost.models.linear import LinearScores
 from privboost.models.scores import NO_ERRORS, Scores
+from privboost.models.survival import check_times, concordance
 from privboost.models.trees import MarginScores, TreeScores
 from privboost.models.votes import CalibratedVotes, VoteScores
 from privboost.reports.report import PrivacyReport
 
 IDENTITY, LOG = "identity", "log"
 """Links of a number's scores."""
+
+_FAR_BEYOND = 20.0
+"""Farthest logarithm of a predicted time beyond the bounds of times: medians may lie there."""
 
 _DEEP = 60.0
 """Least logarithm of a prediction whose lower bound is 0, below that of the upper bound."""
@@ -168,7 +173,10 @@ class Model(DeclaredState):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The bounds of predictions of a number: those of the released clipping range, if any."""
+        """The bounds of predictions of a number: those of the released clipping range, if any.
+
+        Predicted survival times may lie beyond: most rows may still live where all are censored.
+        """
         if isinstance(self.domain.target, ClassTarget):
             raise AttributeError("bounds: the target is a class")
         if self.link == LOG:
@@ -197,6 +205,8 @@ class Model(DeclaredState):
             return math.log(low) if low > 0 else last - _DEEP, last
         middle, half = self.middle_and_half
         low, high = target.scaled_bounds
+        if isinstance(target, SurvivalTarget):
+            return low - _FAR_BEYOND, high + _FAR_BEYOND
         return max(low, middle - half), min(high, middle + half)
 
     def numbers(self, scores: np.ndarray) -> np.ndarray:
@@ -208,6 +218,8 @@ class Model(DeclaredState):
         if self.link == LOG:
             means: np.ndarray = np.clip(from_scale(own, (1.0, 2.0), LOG), *self.bounds)
             return means
+        if isinstance(target, SurvivalTarget):
+            return target.from_scale(own)
         numbers: np.ndarray = np.clip(target.from_scale(own), *target.bounds)
         return numbers
 
@@ -336,6 +348,53 @@ class Model(DeclaredState):
         scores = self._by_row(self.encoder.map_codes(data, score, n_jobs), np.int32)
         return from_scale(np.clip(scores, *self.scaled_rate_bounds), (1.0, 2.0), LOG)
 
+    def predict_survival_function(
+        self, data: Any, times: Any, n_jobs: int | None = None
+    ) -> np.ndarray:
+        """Return the probability that the event of each row comes after each time.
+
+        It is σ((F − log t)/s), with the logarithm F of the predicted median and a scale s that all
+        rows share, so that it falls from 1 to 0 as time goes on. Beyond the times of training it is
+        an extrapolation.
+
+        Parameters
+        ----------
+        data : data frame, array, or path of a file
+            The rows.
+        times : sequence of float
+            The times, 0 or more, in any order.
+        n_jobs : int, optional
+            The number of threads, as in every estimator.
+
+        Returns
+        -------
+        float64 array of shape (rows, times)
+
+        Raises
+        ------
+        AttributeError
+            Where the target is no survival time.
+        """
+        if not isinstance(self.domain.target, SurvivalTarget):
+            raise AttributeError("predict_survival_function: the target is no survival time")
+        found = check_times(times)
+        if is_remote(data):
+            raise ValueError(
+                "predict_survival_function: rows of a cluster are not collected; pass local rows"
+            )
+        return self.survival_of(self.decision_function(data, n_jobs=n_jobs), found)
+
+    def survival_of(self, scores: np.ndarray, times: np.ndarray) -> np.ndarray:
+        """Return survival functions from scores of `decision_function`: one line a row."""
+        target, scale = self.domain.target, self.scores.time_scale
+        assert isinstance(target, SurvivalTarget)
+        assert scale is not None
+        middle, half = self.middle_and_half
+        with np.errstate(divide="ignore"):
+            at = np.where(times > 0, target.to_scale(np.where(times > 0, times, 1.0)), -np.inf)
+        survival: np.ndarray = expit((scores[:, None] - (at - middle) / half) / scale[0])
+        return survival
+
     @property
     def scaled_rate_bounds(self) -> tuple[float, float]:
         """The bounds of the logarithms of rates: those of numbers at the extreme exposures."""
@@ -354,6 +413,8 @@ class Model(DeclaredState):
         of at least 0.8 · `coverage`, whatever the model and the distribution are, and in general of
         a little more than `coverage`: in at most one fit of five does noise make intervals shorter
         than those without noise. Numbers beyond the declared bounds count as the nearer of the two.
+        They are symmetric around the score; with a log link they are wider where means are larger,
+        see `interval_half_width`.
 
         Parameters
         ----------
@@ -397,13 +458,45 @@ class Model(DeclaredState):
                 "(interval_half_width) to decision_function, or pass local rows"
             )
         scores = self.decision_function(data, n_jobs=n_jobs)
+        if self.link == LOG:
+            return self._relative_interval(scores, coverage)
         return np.stack([self._clipped_to_target(scores + end) for end in (-half, half)], axis=1)
+
+    def _relative_interval(self, scores: np.ndarray, coverage: float) -> np.ndarray:
+        """Return the intervals of rows whose scores are logarithms of means."""
+        target, terms = self.domain.target, self.interval_terms(coverage)
+        assert isinstance(target, NumberTarget)
+        if terms is None:
+            return np.tile(np.array(target.bounds, dtype=np.float64), (len(scores), 1))
+        assert self.nonconformity is not None
+        assert self.nonconformity.scale is not None
+        scale = self.nonconformity.scale
+        scores = np.clip(scores, *scale.limits)
+        mean, spread = (
+            from_scale(own, (1.0, 2.0), LOG) for own in (scores, scores * scale.power / 2)
+        )
+        ends = [np.clip(a * mean + b * spread + c, *target.bounds) for a, b, c in terms]
+        return np.stack(ends, axis=1)
+
+    def interval_terms(self, coverage: float) -> tuple[tuple[float, float, float], ...] | None:
+        """Return what the ends of intervals are sums of, with a log link; None for the bounds.
+
+        See `RelativeScale.terms`.
+        """
+        found, target = self.nonconformity, self.domain.target
+        assert found is not None
+        assert found.scale is not None
+        assert isinstance(target, NumberTarget)
+        edge = found.threshold(coverage)
+        return None if edge is None else found.scale.terms(edge, target.middle_and_half()[1])
 
     def interval_half_width(self, coverage: float = 0.9) -> float:
         """Return half the width of prediction intervals in scores; infinite for the bounds.
 
         The interval of a row with the score s (`decision_function`) goes from s − h to s + h; on
-        the target's declared scale that is `middle_and_half[1]` times as wide.
+        the target's declared scale that is `middle_and_half[1]` times as wide. With a log link it
+        goes from m − h·m^(p/2) to m + h·m^(p/2) about the mean m, p the power of the loss (1 for
+        "poisson", 2 for "gamma"), a little rounded up.
 
         Parameters
         ----------
@@ -415,7 +508,11 @@ class Model(DeclaredState):
                 "predict_interval: no units were put aside for intervals; only a regressor with a "
                 "conformal_fraction above 0 has them"
             )
-        return self.nonconformity.half_width(check_share("coverage", coverage))
+        share = check_share("coverage", coverage)
+        if self.link == LOG:
+            terms = self.interval_terms(share)
+            return math.inf if terms is None else terms[1][1]
+        return self.nonconformity.half_width(share)
 
     def predict_set(
         self, data: Any, coverage: float = 0.9, n_jobs: int | None = None
@@ -697,9 +794,12 @@ class Model(DeclaredState):
         )
 
     def score(
-        self, X: Any, y: Any, sample_weight: Any = None, *, public_rows: bool = False
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, public_rows: bool = False
     ) -> float:
-        """Return the exact accuracy, or R² of a number, on rows that must be public.
+        """Return the exact accuracy, R² or concordance on rows that must be public.
+
+        It is the accuracy of classes, R² of a number, and of survival times Harrell's concordance,
+        for which rows count alike, and `y` may be left out if `X` has its columns.
 
         Parameters
         ----------
@@ -715,8 +815,30 @@ class Model(DeclaredState):
         from sklearn.metrics import accuracy_score, r2_score
 
         warn_of_exact_score(public_rows)
+        if isinstance(self.domain.target, SurvivalTarget):
+            return self.concordance(X, y)
         measure = accuracy_score if isinstance(self.domain.target, ClassTarget) else r2_score
         return float(measure(y, self.predict(X), sample_weight=sample_weight))
+
+    def concordance(self, X: Any, y: Any = None) -> float:
+        """Return Harrell's concordance of predicted survival times, exactly: for public rows.
+
+        Parameters
+        ----------
+        X, y
+            As `fit` takes them; see `models.survival.concordance` for the measure.
+        """
+        target = self.domain.target
+        if not isinstance(target, SurvivalTarget):
+            raise AttributeError("concordance: the target is no survival time")
+        domain = replace(self.domain, unit=None)
+        table, roles = open_source(domain, X, y, None)
+        assert roles.event is not None
+        parts = []
+        for batch in table.batches([*domain.feature_names, *roles.names], BLOCK_ROWS):
+            scores = self.scores.scores(self.encoder.code(batch))[0]
+            parts.append((*target.read(batch[roles.target], batch[roles.event]), scores))
+        return concordance(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return an empty dict: a trained model has no parameters."""
@@ -847,8 +969,12 @@ def _read(payload: Any) -> Model:
     scores = _KINDS[kind].from_payload(payload["scores"], encoder.layout, target.n_outputs)
     span = _read_span(span, target)
     link = _read_link(link, target, span)
+    times = isinstance(target, SurvivalTarget)
+    need((scores.time_scale is not None) == times, "scores.time_scale", "it is for survival times")
     intervals = _read_nonconformity(nonconformity, target)
-    need(intervals is None or link == IDENTITY, "nonconformity", "a log link has none")
+    if intervals is not None:
+        fits = (intervals.scale is None) == (link == IDENTITY)
+        need(fits, "nonconformity", "residuals are relative with a log link, and with none else")
     about = span, intervals, link, _read_exposure(exposure, link, encoder.domain)
     return Model(encoder, scores, read_report(payload["privacy"]), *about)
 

@@ -26,7 +26,7 @@ from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease, Noi
 from privboost.data.encoding import Encoder
 from privboost.engine.queries import CellSums, TreeSums
 from privboost.engine.updates import AddCellValues, AddTreeValues
-from privboost.losses.base import Loss, Pinball, loss_of, losses_of
+from privboost.losses.base import Loss, losses_of
 from privboost.mechanisms.curator import Curator
 from privboost.models.additive import AdditiveScores
 from privboost.models.forest import Forest
@@ -48,26 +48,28 @@ from privboost.recipes.common.interactions import (
     describe,
 )
 from privboost.recipes.common.intervals import plan_intervals
-from privboost.recipes.common.log_scale import LogScale
 from privboost.recipes.common.monotone import MONOTONE, check_slopes, slopes_of
 from privboost.recipes.common.noise_replay import NoiseReplay
+from privboost.recipes.common.own_scales import scale_kind
 from privboost.recipes.common.parameters import (
+    POWER,
+    QUANTILE,
     SPAN_SHARE,
     Constraint,
     Parameters,
-    between,
     count,
     options,
     parameter,
     part,
     share,
     size,
+    with_parameter,
 )
 from privboost.recipes.common.plan import Budget, PlanBasis, PublicRows, Task, check_grid
 from privboost.recipes.common.posterior import Noise, largest_value
 from privboost.recipes.common.probability_calibration import check_calibration
-from privboost.recipes.common.quantile_scale import QuantileScale
 from privboost.recipes.common.scale import LogOddsScale, Scale, ScaledPlan, SquaredScale
+from privboost.recipes.common.survival_scale import SurvivalScale
 from privboost.recipes.common.target_range import WHOLE_RANGE, TargetRange
 from privboost.trees.cell_map import CellMap
 
@@ -112,7 +114,11 @@ _PAIR_SWEEPS = 8
 class PrivBoostParameters(Parameters):
     """Parameters of PrivBoost."""
 
-    _where_set: ClassVar[tuple[str, ...]] = ("interaction_constraints", "conformal_fraction")
+    _where_set: ClassVar[tuple[str, ...]] = (
+        "interaction_constraints",
+        "conformal_fraction",
+        "scale",
+    )
 
     n_estimators: int = parameter(
         None,
@@ -130,16 +136,10 @@ class PrivBoostParameters(Parameters):
         'above 0, "tweedie" for amounts that are often 0: their scores are logarithms of means, so '
         "that effects are factors, and clips are in parts of the released mean label. Predictions "
         'are quantiles with "quantile", and medians with "absolute".',
-        by_task=(None, "squared"),
+        by_task=(None, "squared", None),
         tasks=("number",),
     )
-    power: float = parameter(
-        1.5,
-        between(1, 2),
-        'With loss="tweedie", the power of the mean to which the variance is proportional, between '
-        "1 and 2.",
-        tasks=("number",),
-    )
+    power: float = parameter(1.5, *POWER, tasks=("number",))
     exposure: str | None = parameter(
         None,
         "str",
@@ -149,12 +149,7 @@ class PrivBoostParameters(Parameters):
         "factors; a missing one counts as its upper bound.",
         tasks=("number",),
     )
-    quantile: float = parameter(
-        0.5,
-        between(0, 1),
-        'With loss="quantile", the share of labels below the prediction, between 0 and 1.',
-        tasks=("number",),
-    )
+    quantile: float = parameter(0.5, *QUANTILE, tasks=("number",))
     interactions: bool | int | tuple[tuple[str, str], ...] = parameter(
         True,
         Constraint(check_interactions, 'bool, int or list such as ["age*income"]'),
@@ -177,20 +172,21 @@ class PrivBoostParameters(Parameters):
         size(),
         "Bound of a row's gradient; a smaller clip means less noise and more bias. By default it "
         "follows the released number of rows (0.25 to 1) for classes, and released counts by label "
-        "for a number; with a log link it is in parts of the mean label.",
+        "for a number; with a log link it is in parts of the mean label. Of survival times it "
+        "is in parts of the largest gradient, and follows the number of rows like that of classes.",
     )
     hessian_clip: float | None = parameter(
         None,
         size(below=_MOST_CLIP),
         "Bound of a row's Hessian. By default a third of the gradient's, at most 0.25, for "
-        "classes, and 1 for a number.",
+        "classes and survival times (in units of the squared scale), and 1 for a number.",
     )
     hessian_share: float = parameter(
         None,
         share(),
-        "Share of the Hessian in a measurement. Default 0.04 for classes, 0.1 for a number; 0.2 "
-        "where delta is 0.",
-        by_task=(0.04, 0.1),
+        "Share of the Hessian in a measurement. Default 0.04 for classes and survival times, 0.1 "
+        "for a number; 0.2 where delta is 0.",
+        by_task=(0.04, 0.1, 0.04),
     )
     init_share: float = parameter(
         0.02,
@@ -202,7 +198,7 @@ class PrivBoostParameters(Parameters):
         share(or_else=0),
         "Share of the budget of the last release, which calibrates the model: counts by score and "
         "class for probabilities, sums of residuals by prediction for the mean of a number, counts "
-        "by residual for a quantile; 0 leaves it out.",
+        "by residual for a quantile, or by residual and event for times; 0 leaves it out.",
         by_task=(0.04, 0.04),
     )
     span_share: float = parameter(None, *SPAN_SHARE, by_task=(0.0, 0.05))
@@ -212,6 +208,15 @@ class PrivBoostParameters(Parameters):
         "Fraction of the protected units put aside for `predict_interval`, or `predict_set` of a "
         "classifier: chosen at random, they train nothing, and the errors of the model on them are "
         "counted. It costs no budget.",
+        tasks=("classes", "number"),
+    )
+    scale: float | None = parameter(
+        None,
+        size(),
+        "Scale of the logistic distribution of log times around a prediction, from public "
+        "knowledge; about 0.7 where the hazard is constant. By default it follows released counts "
+        "by log time and event.",
+        tasks=("survival",),
     )
     at_once: int = parameter(
         1,
@@ -233,14 +238,6 @@ class PrivBoostParameters(Parameters):
         """Return the parameters for reports and digests, an exposure only where there is one."""
         own = {} if self.exposure is None else {"exposure": self.exposure}
         return super().chosen() | own
-
-    @property
-    def loss_and_parameter(self) -> str | None:
-        """Name of the loss of a number, with its parameter if it has one; see `loss_of`."""
-        if self.loss is None:
-            return None
-        name = loss_of("number", self.loss).parameter
-        return f"{self.loss} {getattr(self, name)!r}" if name else self.loss
 
     def single_rounds(self, features: int) -> tuple[int, int]:
         """Return the number of rounds about single features, and of features in each."""
@@ -455,9 +452,7 @@ class PrivBoostPlan(ScaledPlan):
     @property
     def parameters(self) -> dict[str, Any]:
         """Parameters for reports."""
-        name, _, value = self.task.loss.partition(" ")
-        own = {loss_of(self.task.target, name).parameter: float(value)} if value else {}
-        return {"loss": name, **own, **self.settings.chosen()}
+        return {**self.task.loss_parameters, **self.settings.chosen()}
 
 
 def plan_privboost(
@@ -484,15 +479,13 @@ def plan_privboost(
     if pure:
         settings = replace(settings, interactions=False)
     basis = PlanBasis(
-        encoder, weight_bound, budget, given["accountant"], settings.loss_and_parameter
+        encoder, weight_bound, budget, given["accountant"], with_parameter(target, settings)
     )
     outputs, last = basis.task.n_outputs, settings.calibration_share
     loss = basis.task.loss_instance
     scale = scale_of(loss)
     if settings.exposure is not None:
         check_exposure(settings, encoder, loss.log_link)
-    if loss.own_scale and settings.conformal_fraction > 0:
-        raise ValueError('conformal_fraction must be 0 unless a number has loss="squared"')
     check_calibration(last, target, basis.task.loss)
     check_slopes(settings.monotone, encoder, outputs)
     check_named(
@@ -526,10 +519,10 @@ def plan_privboost(
 
 def scale_of(loss: Loss) -> type[Scale]:
     """Return the kind of scale of a loss."""
-    if loss.log_link:
-        return LogScale
-    if isinstance(loss, Pinball):
-        return QuantileScale
+    if loss.target == "survival":
+        return SurvivalScale
+    if loss.own_scale:
+        return scale_kind(loss)
     return LogOddsScale if loss.target == "classes" else SquaredScale
 
 

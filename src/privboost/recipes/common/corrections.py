@@ -37,6 +37,9 @@ class Calibratable(Lineable, Protocol):
     def with_mean(self, mean: np.ndarray) -> Self:
         """Return the model with what is known of the mean label."""
 
+    def with_time_scale(self, scale: float) -> Self:
+        """Return the model with the scale of log times around scores."""
+
 
 Calibrated = TypeVar("Calibrated", bound=Calibratable)
 
@@ -243,6 +246,9 @@ def last_release(
     """Return the release of one output after the last round, by its kind of target and loss."""
     if task.target == "classes":
         return counts_release(kind, WHAT, bound, noise)
+    if task.target == "survival":
+        what = "rows by residual and event, to correct the scale"
+        return counts_release(kind, what, bound, noise)
     if isinstance(task.loss_instance, Pinball):
         what = "rows by residual, to correct the share below predictions"
         return counts_release(kind, what, bound, noise)
@@ -276,12 +282,13 @@ def shift_log_mean(
 
     Privacy
     -------
-    Spends `release` once: the sums of all rows' differences between prediction and label, and of
-    predictions.
+    Spends `release` once, in addition to individual budgets where rows have some: the sums of all
+    rows' differences between prediction and label, and of predictions.
     """
     means = loss_of("number", "poisson")  # whose gradients are these differences
     assert isinstance(means, LogLink)
     clips = clip, _LAST_HESSIAN
+    curator.close_budgets()
     curator.publish(UseLoss(means.label_table(labels, *clips)))
     sums = curator.sums(TreeSums((stump(),), 0, GRADIENT_HESSIAN), release)[0, 0]
     gradient, hessian = sums * plan.count_step * clips
@@ -296,11 +303,13 @@ def shift_share(curator: Curator, plan: Plan, release: NoisySums, share: float) 
 
     Privacy
     -------
-    Spends `release` once: a row lies in one cell of residuals, which are states.
+    Spends `release` once, in addition to individual budgets where rows have some: a row lies in one
+    cell of residuals, which are states.
     """
     steps = np.arange(1, RESIDUAL_CELLS // 2) * (math.asinh(2 / _FINE) / (RESIDUAL_CELLS // 2))
     sizes = _FINE * np.sinh(steps)
     edges = np.concatenate([[-2.0], -sizes[::-1], [0.0], sizes, [2.0]]) * SCORE_STEPS
+    curator.close_budgets()
     # A label lies below its prediction where the residual is above 0.
     return -count_states(curator, plan, release, edges).level(1 - share)
 

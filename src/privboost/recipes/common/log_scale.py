@@ -244,7 +244,7 @@ class LogScale(Scale):
         at most one clip to the sum of labels, and one to the count, or to the sum of exposures in
         parts of their upper bound.
         """
-        target, exposure, release = plan.encoder.domain.target, plan.exposure, plan.init_release
+        target, exposure, release = plan.encoder.domain.target, plan.exposure, plan.first_release
         loss = plan.task.loss_instance
         assert isinstance(target, NumberTarget)
         assert isinstance(loss, LogLink)

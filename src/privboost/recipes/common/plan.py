@@ -24,7 +24,7 @@ from privboost.accounting.noisy_sums import NoisySums
 from privboost.accounts.account import BudgetAccount
 from privboost.data.encoding import Encoder
 from privboost.data.features import CategoricalFeature
-from privboost.data.targets import ClassTarget
+from privboost.data.targets import ClassTarget, SurvivalTarget
 from privboost.losses.base import Loss, LossTable, loss_of, losses_of
 from privboost.recipes.common.parameters import Parameters
 
@@ -87,17 +87,27 @@ class Task:
     def of(cls, target: Any, loss: str | None = None) -> Task:
         """Return the task of a declared target: classes (one-vs-rest beyond two), or a number.
 
-        The loss is the logistic one of classes, and the squared one of a number, by default.
+        The loss is the logistic one of classes, and the squared one of a number, by default; that
+        of survival times is log-logistic.
         """
         if isinstance(target, ClassTarget):
             outputs = 1 if len(target.classes) == 2 else len(target.classes)
             return cls("classes", loss or "logistic", outputs)
+        if isinstance(target, SurvivalTarget):
+            return cls(target.task, "log_logistic", 1)
         own = (loss or "squared").partition(" ")[0]
         return cls("number", loss if loss and own in losses_of("number") else "squared", 1)
 
     def table(self, gradient_clip: float, hessian_clip: float) -> LossTable:
         """Tabulate the loss for these clips of gradients and Hessians."""
         return self.loss_instance.table(gradient_clip, hessian_clip)
+
+    @property
+    def loss_parameters(self) -> dict[str, Any]:
+        """Name of the loss, and its parameter if it has one, for reports."""
+        name, _, value = self.loss.partition(" ")
+        own = {self.loss_instance.parameter: float(value)} if value else {}
+        return {"loss": name, **own}
 
     @property
     def loss_instance(self) -> Loss:
@@ -130,7 +140,7 @@ class Plan(ABC):
         Reserved releases.
     range_release : GaussianRelease, LaplaceRelease or None
         One histogram of labels that finds the target clipping range (see `target_range`).
-    conformal_releases : tuple of ParallelRelease
+    conformal_releases : tuple of Parallel
         Two histograms of the nonconformity of units put aside (see `intervals`); empty without any.
     conformal_fraction : float
         Probability with which a unit is put aside.
@@ -313,7 +323,11 @@ class PlannedReleases:
     releases: tuple[Planned, ...]
 
     def __getitem__(self, name: str) -> Any:
-        return self.releases[self.names.index(name)].event
+        return self.planned(name).event
+
+    def planned(self, name: str) -> Planned:
+        """Return the release of a name, with how often it is made."""
+        return self.releases[self.names.index(name)]
 
     def get(self, name: str) -> Any:
         """Return the release of a name, or None where the plan makes none."""

@@ -71,7 +71,7 @@ class QuantileScale(Scale):
         assert isinstance(loss, Pinball)
         curator.publish(Start(loss.table(loss.largest_gradient, loss.largest_hessian)))
         edges = np.linspace(-SCORE_STEPS, SCORE_STEPS, _CELLS + 1)
-        counts = count_labels(curator, plan, plan.init_release, edges)
+        counts = count_labels(curator, plan, plan.first_release, edges)
         share = loss.quantile
         start, first, last = (
             counts.level(min(max(share + step, 0.02), 0.98)) for step in (0.0, -_NEAR, _NEAR)

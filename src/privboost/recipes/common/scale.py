@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -76,8 +76,8 @@ class ScaledPlan(Plan):
     ----------
     settings : Parameters
         Parameters of the recipe, among them `gradient_clip` and `hessian_clip`, None by default.
-    init_release : NoisySums
-        What one output's initial score follows from.
+    init_release : NoisySums or None
+        What one output's initial score follows from; where it is None, scores begin at 0.
     calibration_release : NoisySums or None
         The last release of one output.
     label_release : NoisySums or None
@@ -85,9 +85,15 @@ class ScaledPlan(Plan):
     """
 
     settings: Any
-    init_release: NoisySums
+    init_release: NoisySums | None
     calibration_release: NoisySums | None
-    label_release: NoisySums | None
+    label_release: NoisySums | None = field(default=None, kw_only=True)
+
+    @property
+    def first_release(self) -> NoisySums:
+        """The release of the initial score, where there is one."""
+        assert self.init_release is not None
+        return self.init_release
 
     @property
     def pure(self) -> bool:
@@ -209,7 +215,7 @@ class MeanScale(Scale):
     @classmethod
     def begin(cls, curator: Curator, plan: ScaledPlan, target_range: TargetRange) -> Self:
         """See `Scale.begin`."""
-        start, counts = release_initial_scores(curator, plan, plan.init_release)
+        start, counts = release_initial_scores(curator, plan, plan.first_release)
         scale = cls.of(plan, start, counts, target_range)
         publish_initial_scores(curator, plan.task.table(scale.clip, scale.hessian_clip), start)
         return scale
@@ -231,18 +237,10 @@ class LogOddsScale(MeanScale):
     ) -> Self:
         """See `MeanScale.of`.
 
-        The clip of gradients grows slowly with the rows for each feature, in standard deviations
-        of the noise of all rounds together. That of Hessians is a third of it: both sums are then
-        biased alike. Gradients without and Hessians with a clip would make steps too long, and
-        correlated features would overshoot in turn.
+        For the clips see `clips_of_rows`.
         """
         rows = np.maximum(counts * plan.count_step, 1.0)
-        noise = plan.pooled_noise * (1 if plan.pure else math.sqrt(plan.task.n_outputs))
-        strength = float(rows.max()) / max(noise * plan.n_measured, 1e-300)
-        grown = _CLIP * (strength / _STRENGTH) ** _GROWTH
-        clip = plan.settings.gradient_clip or float(min(max(grown, _NARROWEST), _WIDEST))
-        third = min(max(clip / 3, _LEAST_HESSIAN), _MOST_HESSIAN)
-        hessian_clip = plan.settings.hessian_clip or third
+        clip, hessian_clip = clips_of_rows(plan, float(rows.max()))
         rates = np.array([1 / (1 + math.exp(-one / SCORE_STEPS)) for one in start.tolist()])
         slopes = rates * (1 - rates)
         return cls(
@@ -252,7 +250,7 @@ class LogOddsScale(MeanScale):
             start_noise=_mean_noise(plan, counts) / (2 * slopes),
             rows=rows,
             weights=rows * np.minimum(slopes, hessian_clip),
-            counted=noisy_row_count(plan, plan.init_release, counts),
+            counted=noisy_row_count(plan, plan.first_release, counts),
             spread=1.0,
             typical=0.5,
         )
@@ -283,7 +281,7 @@ class SquaredScale(MeanScale):
             start_noise=_mean_noise(plan, counts),
             rows=rows,
             weights=rows,
-            counted=noisy_row_count(plan, plan.init_release, counts),
+            counted=noisy_row_count(plan, plan.first_release, counts),
             spread=0.05,
             typical=0.15,
             effect=_effect_of_clip(clip, target_range),
@@ -295,9 +293,25 @@ class SquaredScale(MeanScale):
         return np.full(len(scores), self.rows[output] * inside)
 
 
+def clips_of_rows(plan: ScaledPlan, rows: float) -> tuple[float, float]:
+    """Return the clips of gradients and Hessians of classes, by the noisy count of rows.
+
+    The clip of gradients grows slowly with the rows for each feature, in standard deviations of the
+    noise of all rounds together. That of Hessians is a third of it: both sums are then biased
+    alike. Gradients without and Hessians with a clip would make steps too long, and correlated
+    features would overshoot in turn.
+    """
+    noise = plan.pooled_noise * (1 if plan.pure else math.sqrt(plan.task.n_outputs))
+    strength = rows / max(noise * plan.n_measured, 1e-300)
+    grown = _CLIP * (strength / _STRENGTH) ** _GROWTH
+    clip = plan.settings.gradient_clip or float(min(max(grown, _NARROWEST), _WIDEST))
+    third = min(max(clip / 3, _LEAST_HESSIAN), _MOST_HESSIAN)
+    return clip, plan.settings.hessian_clip or third
+
+
 def _mean_noise(plan: ScaledPlan, counts: np.ndarray) -> np.ndarray:
     """Return the noise of mean gradients at a score of 0, in parts of their largest."""
-    noise: np.ndarray = float(plan.init_release.deviations[0]) / np.maximum(
+    noise: np.ndarray = float(plan.first_release.deviations[0]) / np.maximum(
         counts, plan.contribution.row_steps
     )
     return noise
