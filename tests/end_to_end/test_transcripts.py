@@ -241,6 +241,7 @@ SHARED = [
     (SarusXGBRegressor, WIDE, 3, True, SKETCH | {"span_share": 0.4}),
     (BoostedAdaSSPClassifier, CLASSES, 3, False, PRINTED | {"loss": "squared"}),
     (BoostedAdaSSPRegressor, WIDE, 4, True, {"span_share": 0.4}),
+    (PrivBoostSurvival, SURVIVAL, 4, True, {"n_estimators": 8}),
 ]
 """Fits of units whose rows share one weight."""
 
