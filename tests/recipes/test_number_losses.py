@@ -450,6 +450,45 @@ def test_exposures_that_mean_nothing_are_refused(more, message):
         with_exposure(frame, **more)
 
 
+@pytest.mark.parametrize("name", ["part", "x"])
+def test_the_rest_of_a_domain_is_learned_beside_an_exposure(name):
+    """The stand-in of a domain has a feature of that name, whatever its own ones are called."""
+    frame, _ = exposed_table(4000)
+    frame = frame.rename(columns={"part": name})
+    model = PrivBoostRegressor(8.0, 1e-6, loss="poisson", exposure=name, random_state=3)
+    model.set_params(domain_given={"features": {name: EXPOSED["part"]}}).fit(frame, "visits")
+    assert model.privacy_.epsilon <= 8
+    assert model.predict(frame).sum() / frame["visits"].sum() == pytest.approx(1, abs=0.25)
+    ratio = model.predict(frame.assign(**{name: 2.0})) / model.predict_rate(frame)
+    np.testing.assert_allclose(ratio, 2, rtol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (None, "exposure: 'part' needs bounds above 0 from public knowledge"),
+        ({"features": {"part": {"kind": "numeric", "bounds": None}}}, "needs bounds above 0"),
+        ({"features": {"part": {"kind": "numeric", "bounds": [0, 2]}}}, "a lower bound above 0"),
+        (
+            {"features": {"part": EXPOSED["part"]}, "leave_out": ["age", "job"]},
+            "the domain has no other feature",
+        ),
+    ],
+)
+def test_an_exposure_beside_a_learned_domain_is_checked_before_anything_is_spent(
+    given, message, tmp_path
+):
+    frame, _ = exposed_table(50)
+    ledger = tmp_path / "ledger"
+    how = {"loss": "poisson", "exposure": "part", "random_state": 3, "ledger": ledger}
+    model = PrivBoostRegressor(1.0, 1e-6, domain_given=given, **how)
+    with pytest.raises(ValueError, match=message):
+        model.fit(frame, "visits")
+    with pytest.raises(ValueError, match="there is no feature 'year' among the columns"):
+        model.set_params(exposure="year", domain_given=None).fit(frame, "visits")
+    assert not ledger.exists()
+
+
 def test_a_model_without_an_exposure_has_no_rate(counted):
     with pytest.raises(AttributeError, match="trained without an exposure"):
         counted[0].predict_rate(counted[1])
