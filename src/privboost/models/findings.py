@@ -18,7 +18,7 @@ from privboost._core.grid import FULL_RANGE, LABEL_STEPS, SCORE_STEPS
 from privboost._core.warnings import warn
 from privboost.data.features import CategoricalFeature, DateFeature, DurationFeature
 from privboost.data.rows import Codes
-from privboost.data.targets import ClassTarget
+from privboost.data.targets import ClassTarget, SurvivalTarget
 from privboost.explanations.terms import (
     LABEL_BOUNDS,
     LARGE_DELTA,
@@ -33,7 +33,7 @@ from privboost.explanations.terms import (
     Finding,
 )
 from privboost.models.intervals import EXPORTED_COVERAGE
-from privboost.models.scores import ModelView, draw_rows
+from privboost.models.scores import UNKNOWN_SHARE, ModelView, draw_rows
 from privboost.reports.report import WEIGHTED
 
 _MOST_OF_MASS = 0.8
@@ -264,23 +264,40 @@ def _fullest(probabilities: np.ndarray) -> tuple[int, int]:
 def _labels(view: _View) -> Iterator[Finding]:
     """Check the clipping range of labels, where one was released."""
     model, target = view.model, view.model.domain.target
-    if isinstance(target, ClassTarget) or not model.privacy.parameters.get("span_share"):
+    if isinstance(target, ClassTarget):
         return
     low, high = model.span
-    sides = zip(model.span, FULL_RANGE, ("lower", "upper"), target.bounds, strict=True)
-    for end, most, side, bound in sides:
-        if end == most and model.span != FULL_RANGE and not (model.link == "log" and end < 0):
+    shares = _label_shares(model)[:2]
+    # Times are often censored at the end, and amounts and counts are often 0.
+    searched = model.privacy.parameters.get("span_share") and model.span != FULL_RANGE
+    telling = searched and not isinstance(target, SurvivalTarget)
+    sides = zip(model.span, FULL_RANGE, ("lower", "upper"), target.bounds, shares, strict=True)
+    for end, most, side, bound, share in sides:
+        if share != UNKNOWN_SHARE:
+            more = "larger" if side == "upper" else "smaller"
+            text = (
+                f"about {share:.0%} of rows seem to lie at the {side} bound {bound:g}, or near it: "
+                f"if there are {more} labels, they count as {bound:g}, and predictions are biased"
+            )
+            yield Finding(LABEL_BOUNDS, text)
+        elif telling and end == most and bound and not (model.link == "log" and end < 0):
             text = (
                 f"labels seem to reach the {side} bound {bound:g}: what lies beyond it counts as it"
             )
             yield Finding(LABEL_BOUNDS, text)
-    if high - low < _NARROW_SPAN * 2 * LABEL_STEPS:
+    if searched and max(shares) == UNKNOWN_SHARE and high - low < _NARROW_SPAN * 2 * LABEL_STEPS:
         first, last = model.bounds
         text = (
             f"labels seem to lie from {first:.4g} to {last:.4g}, and the bounds are "
             f"{target.bounds[0]:g} and {target.bounds[1]:g}: narrower ones need no search"
         )
         yield Finding(LABEL_BOUNDS, text)
+
+
+def _label_shares(model: ModelView) -> tuple[float, ...]:
+    """Return unusual shares of labels: at the lower and the upper bound, and of observed events."""
+    shares = model.scores.label_shares
+    return (UNKNOWN_SHARE,) * 3 if shares is None else tuple(shares.tolist())
 
 
 def _intervals(view: _View) -> Iterator[Finding]:
