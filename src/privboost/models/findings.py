@@ -20,6 +20,7 @@ from privboost.data.features import CategoricalFeature, DateFeature, DurationFea
 from privboost.data.rows import Codes
 from privboost.data.targets import ClassTarget, SurvivalTarget
 from privboost.explanations.terms import (
+    EVENTS,
     LABEL_BOUNDS,
     LARGE_DELTA,
     MISSING_COLUMN,
@@ -67,7 +68,18 @@ _SOME_VALUES = 0.15
 
 def find(model: ModelView) -> tuple[Finding, ...]:
     """Return all findings about a model."""
-    checks = (_signals, _rows, _missing, _classes, _bounds, _labels, _mean, _intervals, _delta)
+    checks = (
+        _signals,
+        _rows,
+        _missing,
+        _classes,
+        _bounds,
+        _labels,
+        _events,
+        _mean,
+        _intervals,
+        _delta,
+    )
     view = _View(model)
     found = [finding for check in checks for finding in check(view)]
     rows = None if view.shares is None else view.rows
@@ -298,6 +310,26 @@ def _label_shares(model: ModelView) -> tuple[float, ...]:
     """Return unusual shares of labels: at the lower and the upper bound, and of observed events."""
     shares = model.scores.label_shares
     return (UNKNOWN_SHARE,) * 3 if shares is None else tuple(shares.tolist())
+
+
+def _events(view: _View) -> Iterator[Finding]:
+    """Check that some events were observed, and some rows censored, among those that count."""
+    target, share = view.model.domain.target, _label_shares(view.model)[2]
+    if not isinstance(target, SurvivalTarget) or share == UNKNOWN_SHARE:
+        return
+    if share > 0.5:
+        text = (
+            f"about {share:.0%} of rows with a known event had it, and hardly any were censored: "
+            f"does {target.event!r} have 1 for an observed event and 0 for a censored row? Rows "
+            "with any other value do not count, such as those of 2 where codes are 1 and 2"
+        )
+    else:
+        text = (
+            f"about {share:.0%} of rows with a known event had it, and nearly all were censored: "
+            f"does {target.event!r} have 1 for an observed event and 0 for a censored row? Without "
+            "events, predicted times mean nothing"
+        )
+    yield Finding(EVENTS, text)
 
 
 def _intervals(view: _View) -> Iterator[Finding]:
