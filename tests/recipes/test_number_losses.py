@@ -253,12 +253,24 @@ def test_targets_that_a_log_link_does_not_fit_are_refused(loss):
         ({"loss": "cubic"}, "loss must be"),
         ({"loss": "tweedie", "power": 2.0}, "power must be a finite number above 1 and below 2"),
         ({"loss": "quantile", "quantile": 1.0}, "quantile must be a finite number above 0"),
+        ({"loss": None, "quantile": 0.9}, 'quantile is for loss="quantile", and the loss is "squ'),
+        ({"loss": "absolute", "quantile": 0.9}, 'quantile is for loss="quantile", and the loss is'),
+        ({"loss": "poisson", "power": 1.2}, 'power is for loss="tweedie", and the loss is "poiss'),
     ],
 )
 def test_parameters_that_mean_nothing_are_refused(how, message):
     frame, _ = table(50)
     with pytest.raises(ValueError, match=message):
         fitted(frame=frame, **how)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_parameter_without_its_loss_is_refused(kind):
+    frame, _ = table(50)
+    with pytest.raises(ValueError, match="quantile is for loss"):
+        fitted("squared", frame, kind=kind, quantile=0.9)
+    with pytest.raises(ValueError, match="power is for loss"):
+        fitted("squared", frame, kind=kind, power=1.2)
 
 
 def test_recipes_without_a_loss_name_those_that_have_it():
