@@ -21,6 +21,7 @@ from privboost import (
     SBDTRegressor,
     SchemaError,
     SurvivalTarget,
+    evaluate,
     export_model,
     load_model,
     recommend,
@@ -447,6 +448,16 @@ def test_times_are_not_said_to_reach_their_bounds(bounds):
     domain = DOMAIN | {"target": TARGET | {"bounds": bounds}}
     found = {one.kind for one in fitted(frame, domain=domain, n_estimators=4).model_.findings()}
     assert not {"events", "label bounds"} & found
+
+
+def test_events_in_words_leave_no_rows():
+    frame, _ = table(3000)
+    words = frame.assign(died=np.where(frame["died"], "dead", "alive"))
+    model = fitted(words, n_estimators=4).model_
+    (text,) = [one.text for one in model.findings() if one.kind == "no rows"]
+    assert "events none of true, false, 1 and 0" in text
+    found = evaluate(model, words, epsilon=3.0, random_state=1).findings()
+    assert [one.text for one in found] == [text]
 
 
 def test_times_that_are_all_too_short_are_named():

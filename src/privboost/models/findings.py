@@ -159,22 +159,29 @@ def _rows(view: _View) -> Iterator[Finding]:
     counts, privacy = list(view.model.scores.row_counts()), view.model.privacy
     if counts and all(_is_nothing(*own, privacy.epsilon) for own in counts):
         weighted = any(own.startswith(WEIGHTED) for own in privacy.assumptions)
-        classes = view.model.domain.target.task == "classes"
-        yield no_rows(classes, view.noiseless, weighted)
+        yield no_rows(view.model.domain.target.task, view.noiseless, weighted)
 
 
-def no_rows(classes: bool, noiseless: bool, weighted: bool = False) -> Finding:
-    """Return the finding that hardly any row has a valid label.
+_UNMATCHED = {
+    "classes": "labels match no class (are labels written as in the table?)",
+    "number": "labels are not numbers (are labels written as in the table?)",
+    "survival": "times are not numbers, or events none of true, false, 1 and 0 (is the event's "
+    "column text, such as 'dead'?)",
+}
+"""Why no label of a task is known."""
+
+
+def no_rows(task: str, noiseless: bool, weighted: bool = False) -> Finding:
+    """Return the finding that hardly any row of a task has a valid label.
 
     Only rows with valid labels are counted, so few rows and unmatched labels look the same.
     """
-    unmatched = "labels match no class" if classes else "labels are not numbers"
     weights = ", weights are not positive (are weights numbers above 0?)" if weighted else ""
     few = "there are no rows" if noiseless else "there are hardly any rows for this epsilon"
     counted = "is 0" if noiseless else "does not stand out from its noise"
     text = (
-        f"the released number of rows with a known label {counted}: {unmatched} (are labels "
-        f"written as in the table?){weights}, or {few}"
+        f"the released number of rows with a known label {counted}: {_UNMATCHED[task]}{weights}, "
+        f"or {few}"
     )
     return Finding(NO_ROWS, text)
 
