@@ -245,3 +245,19 @@ def test_labels_that_pile_up_below_are_named():
     labels = np.random.default_rng(1).normal(2, 1, 8000)
     (text,) = bounded(labels, 6, low=1.5)
     assert "at the lower bound 1.5, or near it: if there are smaller labels" in text
+
+
+@pytest.mark.parametrize("kind", [PrivBoostClassifier, SBDTClassifier])
+def test_flags_are_not_said_to_have_wide_bounds(kind):
+    """Flags declared as numbers have all they need; bounds of a small share may be too wide."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"flag": rng.binomial(1, 0.08, 8000)})
+    frame["share"] = rng.beta(1, 300, 8000)
+    frame["t"] = rng.binomial(1, 0.3 + 0.4 * frame["flag"])
+    domain = numbers(flag=(0, 1), share=(0, 1))
+    model = kind(3.0, 1e-6, domain, n_estimators=40, random_state=1).fit(frame).model_
+    wide = [finding.text for finding in model.findings() if finding.kind == "wide bounds"]
+    assert all(text.split(":")[0] == "share" or "unless 0 and 1" in text for text in wide)
+    if kind is PrivBoostClassifier:
+        (text,) = wide
+        assert text.startswith("share: ")

@@ -41,6 +41,9 @@ _MOST_OF_MASS = 0.8
 _FEW_BINS = 0.2
 """Bounds are wide where most of the mass lies in this part of the bins."""
 
+_PEAK = 3.0
+"""A bin at an end stands out with so many times the mass of a typical one."""
+
 _RARE = 0.02
 """A class is rare with less than this part of an even share."""
 
@@ -259,12 +262,29 @@ def _bounds(view: _View) -> Iterator[Finding]:
             timed = isinstance(feature, DateFeature | DurationFeature)
             write = feature.format_value if timed else "{:.4g}".format
             log = "" if isinstance(feature, DateFeature) else ', or scale "log",'
+            two = _may_have_two_values(number.bounds, own[:-1], first, last)
+            if two and _has_a_peak_apart(own[:-1], first):
+                continue
             text = (
                 f"{feature.name}: about {_MOST_OF_MASS:.0%} of the noisy counts lie from "
                 f"{write(ends[first])} to {write(ends[last])}, and the bounds are {write(low)} and "
-                f"{write(high)}: narrower ones{log} would give it finer bins{price}"
+                f"{write(high)}: narrower ones{log} would give it finer bins"
+                f"{', unless 0 and 1 are its only values' if two else ''}{price}"
             )
             yield Finding(WIDE_BOUNDS, text)
+
+
+def _may_have_two_values(
+    bounds: tuple[float, float], probabilities: np.ndarray, first: int, last: int
+) -> bool:
+    """Return whether a number may be 0 or 1: its bounds are these, and one end has the mass."""
+    return tuple(bounds) == (0, 1) and (first == 0 or last == len(probabilities))
+
+
+def _has_a_peak_apart(probabilities: np.ndarray, first: int) -> bool:
+    """Return whether the last bin at the other end stands out, as with two values it does."""
+    other = probabilities[-1] if first == 0 else probabilities[0]
+    return bool(other > _PEAK * np.median(probabilities))
 
 
 def _fullest(probabilities: np.ndarray) -> tuple[int, int]:
