@@ -450,6 +450,7 @@ def test_exposures_with_other_parameters(more):
         ({"loss": "squared"}, "exposure needs a loss with a log link"),
         ({"loss": None}, "exposure needs a loss with a log link"),
         ({"exposure": "no"}, "exposure must name a feature of the domain"),
+        ({"exposure": "prat"}, "'prat' does not; did you mean 'part'"),
         ({"exposure": 3}, "exposure must name a feature of the domain"),
         ({"exposure": "job"}, "must be numeric, with a lower bound above 0"),
         ({"exposure": "age"}, "must be numeric, with a lower bound above 0"),

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from privboost._core.checks import check_share
+from privboost._core.checks import check_share, did_you_mean
 from privboost._core.errors import DomainError, SchemaError
 from privboost._core.grid import CLIP_STEPS
 from privboost._core.unit import Unit
@@ -129,7 +129,12 @@ class DomainInference:
         features = self.plan(self.budget.delta).features if names else ()
         for name in names:
             if name not in features:
-                raise ValueError(f"there is no feature {name!r} among the columns of the table")
+                # The first line of a text file may be a record.
+                hint = "" if self.table.is_text else did_you_mean(name, features)
+                end = f"; {hint}" if hint else ""
+                raise ValueError(
+                    f"there is no feature {name!r} among the columns of the table{end}"
+                )
 
     def check_numbers(self, parameter: str, names: Sequence[str]) -> None:
         """Raise ValueError for features that will be categorical; types of columns are public."""

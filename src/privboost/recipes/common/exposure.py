@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from privboost._core.checks import shown
+from privboost._core.checks import did_you_mean, shown
 from privboost._core.grid import SCORE_STEPS
 from privboost.data.encoding import Encoder
 from privboost.data.features import Feature, NumericFeature
@@ -76,7 +76,9 @@ def check_exposure(settings: Any, encoder: Encoder, log_link: bool) -> None:
         raise ValueError('exposure needs a loss with a log link, such as loss="poisson"')
     known = {feature.name: feature for feature in encoder.domain.features}
     if not isinstance(name, str) or name not in known:
-        raise ValueError(f"exposure must name a feature of the domain; {shown(name)} does not")
+        hint = did_you_mean(name, list(known)) if isinstance(name, str) else ""
+        end = f"; {hint}" if hint else ""
+        raise ValueError(f"exposure must name a feature of the domain; {shown(name)} does not{end}")
     check_exposure_feature(known[name], len(known))
     if name in dict(settings.monotone):
         raise ValueError(f"monotone: {name!r} is the exposure, whose effect is known")
