@@ -56,6 +56,8 @@ class Bound:
         The number of statistics.
     coordinates : int
         The numbers of the answer that one row can change.
+    pure_only : bool
+        Whether the bound holds for sums of absolute changes alone, which Laplace noise hides.
     """
 
     steps: int
@@ -63,6 +65,7 @@ class Bound:
     rows: int
     statistics: int
     coordinates: int
+    pure_only: bool = False
 
     @property
     def of_two(self) -> Bound:
