@@ -11,7 +11,7 @@ are counted by score and class, and two numbers calibrate probabilities.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -19,14 +19,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from privboost._core.grid import SCORE_STEPS
+from privboost._core.grid import CLIP_STEPS, SCORE_STEPS
 from privboost._core.progress import Track
 from privboost.accounting.events import Planned
 from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease, NoisySums
 from privboost.data.encoding import Encoder
 from privboost.data.targets import NumberTarget, has_log_bounds
-from privboost.engine.queries import CellSums, TreeSums
-from privboost.engine.updates import AddCellValues, AddTreeValues, Start
+from privboost.engine.updates import Start
 from privboost.losses.base import Loss, Pinball, loss_of, losses_of
 from privboost.mechanisms.curator import Curator
 from privboost.models.additive import AdditiveScores
@@ -46,7 +45,7 @@ from privboost.recipes.common.initial_score import (
     publish_initial_scores,
     release_initial_scores,
 )
-from privboost.recipes.common.interactions import Interactions
+from privboost.recipes.common.interactions import CodeQuantiles, Interactions
 from privboost.recipes.common.intervals import plan_intervals
 from privboost.recipes.common.log_scale import (
     Exposure,
@@ -78,6 +77,25 @@ from privboost.recipes.common.quantile_scale import (
     QuantileScale,
     plan_quantile_releases,
     release_quantile_scale,
+)
+from privboost.recipes.common.softmax import (
+    LENGTH_OF_HESSIANS,
+    SOFTMAX_LOSS,
+    TOP_CLASS_PART,
+    AllClasses,
+    ClassCounts,
+    OneOutput,
+    SoftmaxClips,
+    bound_of_all,
+    calibrate_softmax,
+    centred,
+    centred_deviations,
+    class_counts_release,
+    couplings,
+    release_class_counts,
+    shifts_release,
+    top_class_release,
+    typical_hessians,
 )
 from privboost.recipes.common.target_range import WHOLE_RANGE, TargetRange, plan_target_range
 from privboost.trees.cell_map import CellMap
@@ -297,7 +315,7 @@ class PrivBoostParameters(Parameters):
         return -(-self.n_estimators // queries), queries
 
 
-def _describe(single: int = 0, joint: int = 0) -> str:
+def _describe(single: int = 0, joint: int = 0, classes: int = 1) -> str:
     """Describe a round about so many features, pairs or trees; which does not change its cost."""
     if single:
         cells = "a feature" if single == 1 else f"each of {single} features"
@@ -305,7 +323,8 @@ def _describe(single: int = 0, joint: int = 0) -> str:
         cells = "two features, or by leaf of a tree"
     else:
         cells = f"each of {joint} pairs of features, or by leaf of each of {joint} trees"
-    return f"gradients and Hessians by cell of {cells}"
+    of_all = " of all classes" if classes > 1 else ""
+    return f"gradients and Hessians{of_all} by cell of {cells}"
 
 
 @dataclass(frozen=True)
@@ -354,8 +373,8 @@ class InteractionRule:
 class Measurements:
     """Measurements that are made once the number of rows is known.
 
-    Releases of one round about features, and about pairs or trees; for each output so many rounds
-    of each, of so many queries.
+    Releases of one round about features, and about pairs or trees; so many rounds of each, of so
+    many queries. A query is about all classes.
     """
 
     single: NoisySums
@@ -365,12 +384,12 @@ class Measurements:
     single_queries: int
     joint_queries: int
 
-    def planned(self, outputs: int) -> list[Planned]:
+    def planned(self) -> list[Planned]:
         """Return all releases, to replace the reserved one."""
-        single = [Planned(self.single, outputs * self.n_single)]
+        single = [Planned(self.single, self.n_single)]
         if self.joint is None:
             return single
-        return [*single, Planned(self.joint, outputs * self.n_joint)]
+        return [*single, Planned(self.joint, self.n_joint)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -386,11 +405,14 @@ class PrivBoostPlan(Plan):
     settings : PrivBoostParameters
         Parameters of the recipe.
     init_release : NoisySums
-        Labels and their count, for the initial score of one output.
+        Labels and their count, for the initial score; counts by class beyond two classes.
     reserved_release : NoisySums
         Stands for all measurements; with pure ε it is one round of them.
     calibration_release : NoisySums or None
-        Counts by score and class of one output; with a log link, sums of all rows.
+        Counts by score and class; beyond two classes by the largest probability, and whether it is
+        that of the row's own class; with a log link, sums of all rows.
+    shifts_release : NoisySums or None
+        Gradients of all classes, beyond two classes: the second release of the calibration.
     label_release : NoisySums or None
         Counts by label, with a log link.
     scale : LogScale, QuantileScale or None
@@ -407,6 +429,7 @@ class PrivBoostPlan(Plan):
     calibration_release: NoisySums | None
     rule: InteractionRule = field(default_factory=InteractionRule)
     label_release: NoisySums | None = None
+    shifts_release: NoisySums | None = None
     scale: LogScale | QuantileScale | None = None
 
     @property
@@ -424,17 +447,40 @@ class PrivBoostPlan(Plan):
         """Whether measurements replace the reserved release; with pure ε they do not."""
         return not self.pure
 
-    def step_values(self, clip: float) -> tuple[float, float]:
-        """Return the values of one grid step of a measurement's gradients and Hessians."""
-        return clip * self.count_step, self.hessian_clip_for(clip) * self.count_step
+    @property
+    def link(self) -> str:
+        return "softmax" if self.several else super().link
 
-    def noise_of(self, release: NoisySums, clip: float) -> Noise:
-        """Return the noise of a measurement where gradients are clipped to `clip`."""
-        gradient, hessian = release.deviations * self.step_values(clip)
+    @property
+    def several(self) -> bool:
+        """Whether there are more than two classes, about all of which one query asks."""
+        return self.task.n_outputs > 1
+
+    def softmax_clips(self, clip: float) -> SoftmaxClips:
+        """Return the clips of several classes, as queries take them."""
+        return SoftmaxClips.of(self.task.n_outputs, clip, self.hessian_clip_for(clip), self.pure)
+
+    def step_values(self, clip: float, factor: float = 1.0) -> tuple[float, float]:
+        """Return the values of one grid step of a measurement's gradients and Hessians.
+
+        Hessians are multiplied by `factor`, that of a class beyond two: see `couplings`.
+        """
+        gradient, hessian = clip * self.count_step, self.hessian_clip_for(clip) * self.count_step
+        if self.several:
+            steps = self.softmax_clips(clip).step_values
+            gradient, hessian = (step * self.count_step * CLIP_STEPS for step in steps)
+        return gradient, hessian * factor
+
+    def noise_of(self, release: NoisySums, clip: float, factor: float = 1.0) -> Noise:
+        """Return the noise of a measurement where gradients are clipped to `clip`.
+
+        See `step_values` for the factor of Hessians.
+        """
+        gradient, hessian = release.deviations * self.step_values(clip, factor)
         if self.scale is not None:
             about = self.scale.spread, self.scale.most_step
             return Noise(float(gradient), float(hessian), *about)
-        return Noise(float(gradient), float(hessian), _SPREAD[self.task.target])
+        return Noise(float(gradient), float(hessian), _SPREAD[self.task.target] / factor)
 
     def clip_for(self, rows: float, target_range: TargetRange = WHOLE_RANGE) -> float:
         """Return the clip of gradients, given the released number of rows and counts by label.
@@ -446,12 +492,12 @@ class PrivBoostPlan(Plan):
             return self.settings.gradient_clip
         if self.task.target == "number":
             return self._clip_of_a_number(rows, target_range)
-        # Noise of one output's measurements, pooled as if they were one.
+        # Noise of all measurements, pooled as if they were one.
         noise = float(self.reserved_release.deviations[0])
         if self.pure:
             noise /= math.sqrt(math.prod(self.settings.single_rounds(self.n_measured)))
-        else:
-            noise *= math.sqrt(self.task.n_outputs)
+        if self.several:
+            noise *= math.sqrt(2)  # a row's gradients are that much longer than its clip
         strength = rows / max(noise * self.count_step * self.n_features, 1e-300)
         grown = _CLIP * (strength / _STRENGTH) ** _GROWTH
         return float(min(max(grown, _NARROWEST), _WIDEST))
@@ -474,7 +520,7 @@ class PrivBoostPlan(Plan):
     def hessian_clip_for(self, clip: float) -> float:
         """Return the clip of Hessians: a third of the gradients' clip, for classes.
 
-        Both sums are then biased alike. Gradients without and Hessians with a clip would make
+        Beyond two classes both are of the length of all together. Both sums are then biased alike. Gradients without and Hessians with a clip would make
         steps too long, and correlated features would overshoot in turn.
         """
         if self.settings.hessian_clip is not None:
@@ -483,6 +529,10 @@ class PrivBoostPlan(Plan):
             return self.scale.hessian_clip
         if self.task.target == "number":
             return 1.0
+        if self.several:
+            return min(2 * clip / 3, 1.0) if self.pure else min(
+                math.sqrt(2) * clip / 3, LENGTH_OF_HESSIANS
+            )
         return min(max(clip / 3, _LEAST_HESSIAN), _MOST_HESSIAN)
 
     @staticmethod
@@ -503,6 +553,30 @@ class PrivBoostPlan(Plan):
             return rows
         rate = 1 / (1 + math.exp(-start / SCORE_STEPS))
         return rows * min(rate * (1 - rate), self.hessian_clip_for(clip))
+
+    def weight_of_all(self, counts: ClassCounts, clip: float) -> float:
+        """Return the approximate sum of all Hessians that several classes have together.
+
+        Effects on each of K like classes are found with the noise of one, and are K times as many.
+        """
+        hessians = typical_hessians(counts.shares, self.softmax_clips(clip))
+        return float(counts.rows[0] * np.sqrt((hessians**2).sum()))
+
+    def queries_at(self, clip: float) -> OneOutput | AllClasses:
+        """Return the kind of the queries of all measurements."""
+        return AllClasses(self.softmax_clips(clip)) if self.several else OneOutput()
+
+    def response_of_class(
+        self, counts: ClassCounts, output: int, clip: float
+    ) -> Callable[[np.ndarray], np.ndarray]:
+        """Return the derivative of all rows' clipped gradients of one class, as `response`.
+
+        Other classes answer to a change of its scores: see `couplings`.
+        """
+        share, factor = counts.shares[output], couplings(counts.shares)[output]
+        shift = math.log(share / (1 - share)) - counts.start[output] / SCORE_STEPS
+        alone = self.response(float(counts.rows[0]), clip)
+        return lambda scores: factor * alone(scores + shift)
 
     def response(self, rows: float, clip: float) -> Callable[[np.ndarray], np.ndarray]:
         """Return the derivative of so many rows' clipped gradients with respect to their scores.
@@ -541,7 +615,7 @@ class PrivBoostPlan(Plan):
         if self.pure:
             rounds, queries = self.settings.single_rounds(self.n_measured)
             return Measurements(self.reserved_release, None, rounds, 0, queries, 1)
-        tried = self.reserved_release.scaled(math.sqrt(2 * self.task.n_outputs * self.rule.tried))
+        tried = self.reserved_release.scaled(math.sqrt(2 * self.rule.tried))
         cells = self._cells(tried, self.rule.tried, weight, clip)
         part, joint = self.rule.divide(cells)
         if self._pair_measurements is not None and (joint or self.allowed.pairs is not None):
@@ -569,18 +643,16 @@ class PrivBoostPlan(Plan):
 
     def _divided(self, part: float, joint: int) -> Measurements:
         """Return measurements of which so many are joint, and cost a part of the reserve."""
-        outputs = self.task.n_outputs
         joint_queries = min(
             self.settings.at_once, max(joint, 1), self.allowed.n_pairs or max(joint, 1)
         )
         n_single, features = self.settings.single_rounds(self.n_measured)
         n_joint = -(-joint // joint_queries)
-        single = self._release(_describe(features), features, outputs * n_single / (1 - part))
-        jointly = (
-            self._release(_describe(joint=joint_queries), joint_queries, outputs * n_joint / part)
-            if joint
-            else None
-        )
+        classes = self.task.n_outputs
+        described = _describe(features, classes=classes)
+        single = self._release(described, features, n_single / (1 - part))
+        described = _describe(joint=joint_queries, classes=classes)
+        jointly = self._release(described, joint_queries, n_joint / part) if joint else None
         return Measurements(single, jointly, n_single, n_joint, features, joint_queries)
 
     def check_measurements(self) -> None:
@@ -596,7 +668,7 @@ class PrivBoostPlan(Plan):
             planned for planned in self.releases if planned.event is not self.reserved_release
         ]
         for joint_part, joint in [(0.0, 0), *most]:
-            made = self._divided(joint_part, joint).planned(self.task.n_outputs)
+            made = self._divided(joint_part, joint).planned()
             check_grid(planned.event for planned in made)
             together = [*self.budget.before, *other_releases, *made]
             if not self.accountant.cost(together, self.budget.delta) <= self.budget.epsilon:
@@ -621,27 +693,41 @@ class PrivBoostPlan(Plan):
         typical = weight * effect * (count / self.n_features) ** 0.25
         return float(typical / max(_CLEAR * noise, 1e-300))
 
-    def posteriors(self, measured: Measurements, weight: float, clip: float) -> FeaturePosteriors:
-        """Return the posteriors of one output's features, before any measurement."""
+    def posteriors(
+        self, measured: Measurements, weight: float, clip: float, factor: float = 1.0
+    ) -> FeaturePosteriors:
+        """Return the posteriors of one output's features, before any measurement.
+
+        See `step_values` for the factor of Hessians.
+        """
         queries = measured.single_queries
         wanted = self._cells(measured.single, measured.n_single * queries, weight, clip)
         bins, most = (FINE_BINS, FINE_BINS) if wanted > _FINE * BINS else (BINS, BINS // 2)
         cells = int(min(max(wanted, FEWEST_CELLS), most))
-        noise, scale = self.noise_of(measured.single, clip), self.step_values(clip)
+        noise = self.noise_of(measured.single, clip, factor)
+        scale = self.step_values(clip, factor)
         about = (self.encoder, noise, cells, scale, self.slopes, bins, queries, self.known)
         return FeaturePosteriors(*about)
 
     def interactions(
-        self, measured: Measurements, posteriors: FeaturePosteriors, weight: float, clip: float
+        self,
+        measured: Measurements,
+        order: Sequence[CodeQuantiles],
+        weight: float,
+        clip: float,
+        factor: float = 1.0,
     ) -> Interactions:
-        """Return one output's pairs and trees, before any measurement, from its features'."""
+        """Return one output's pairs and trees, before any measurement.
+
+        `order` has the quantiles of codes; see `step_values` for the factor of Hessians.
+        """
         assert measured.joint is not None
         queries = measured.joint_queries
         count = measured.n_joint * queries
         cells = self._cells(measured.joint, count, weight, clip)
         leaves = int(min(max(cells, FEWEST_CELLS), MOST_LEAVES))
-        noise, scale = self.noise_of(measured.joint, clip), self.step_values(clip)
-        most, order = largest_value(count), posteriors.quantiles()
+        noise = self.noise_of(measured.joint, clip, factor)
+        scale, most = self.step_values(clip, factor), largest_value(count)
         return Interactions(order, noise, leaves, count, scale, most, self.allowed, queries)
 
     @property
@@ -697,6 +783,7 @@ class PrivBoostPlan(Plan):
         """Parameters for reports."""
         name, _, value = self.task.loss.partition(" ")
         own = {loss_of(self.task.target, name).parameter: float(value)} if value else {}
+        name = SOFTMAX_LOSS if self.several else name
         return {"loss": name, **own, **self.settings.chosen()}
 
 
@@ -728,6 +815,7 @@ def plan_privboost(
         encoder, weight_bound, budget, given["accountant"], settings.loss_and_parameter
     )
     outputs, last = basis.task.n_outputs, settings.calibration_share
+    several = outputs > 1
     if settings.exposure is not None:
         _check_exposure(settings, encoder, target)
     if own_scale and settings.conformal_fraction > 0:
@@ -742,28 +830,36 @@ def plan_privboost(
     kind: type[NoisySums] = LaplaceRelease if pure else GaussianRelease
     init = initial_release(kind, 1.0, basis.bound)
     scores = last_release(kind, basis.task, basis.bound)
-    reserve, times = kind(_RESERVED_WHAT, 1.0, cells=1, shares=shares, **basis.bound), 1
+    bound = {**basis.bound, "cells": 1}
+    if several:
+        bound = bound_of_all(kind, basis.bound, outputs)
+        init, scores = (make(kind, basis.bound) for make in (class_counts_release, top_class_release))
+    reserve, times = kind(_RESERVED_WHAT, 1.0, shares=shares, **bound), 1
     if pure:
         rounds, queries = settings.single_rounds(n_features)
-        reserve, times = reserve.for_queries(queries), outputs * rounds
-        reserve = replace(reserve, what=_describe(queries))
+        reserve, times = reserve.for_queries(queries), rounds
+        reserve = replace(reserve, what=_describe(queries, classes=outputs))
     about_labels = ("range_release", plan_target_range(basis, range_share, kind), range_share)
     if own_scale and loss_of(target, basis.task.loss).log_link:
         about_labels = ("label_release", plan_label_counts(basis, kind), range_share)
         scores = correction_release(kind, basis.bound)
     elif own_scale:
         init, scores = plan_quantile_releases(kind, basis.bound)
-    made = basis.calibrate_by_shares(
-        [
-            about_labels,
-            ("init_release", Planned(init, outputs), settings.init_share),
-            ("reserved_release", Planned(reserve, times), rest),
-            ("calibration_release", Planned(scores, outputs), last),
-        ]
-    )
+    wanted = [
+        about_labels,
+        ("init_release", Planned(init, 1), settings.init_share),
+        ("reserved_release", Planned(reserve, times), rest),
+    ]
+    if several:
+        shifts = shifts_release(kind, basis.bound, outputs)
+        wanted.append(("calibration_release", Planned(scores, 1), last * TOP_CLASS_PART))
+        wanted.append(("shifts_release", Planned(shifts, 1), last * (1 - TOP_CLASS_PART)))
+    else:
+        wanted.append(("calibration_release", Planned(scores, 1), last))
+    made = basis.calibrate_by_shares(wanted)
     fields = made.fields_with("init_release", "reserved_release", "calibration_release")
     fields |= plan_intervals(made, "reserved_release", settings.conformal_fraction)
-    about_scale = {"label_release": made.get("label_release")}
+    about_scale = {name: made.get(name) for name in ("label_release", "shifts_release")}
     plan = PrivBoostPlan(**fields, **about_scale, settings=settings)
     plan.check_measurements()
     return plan
@@ -819,7 +915,8 @@ def boost_privboost(
     of rows (with pure ε both are fixed beforehand). Which features and which cells a query has
     follows from earlier measurements; a row lies in one cell of each query, whichever they are.
     """
-    outputs = range(plan.task.n_outputs)
+    if plan.several:
+        return _boost_classes(curator, plan, generator, track)
     begin = _own_beginning(plan)
     if begin is not None:
         plan, start, counts, clip = begin(curator, plan)
@@ -829,33 +926,19 @@ def boost_privboost(
         rows = np.maximum(counts * plan.count_step, 1.0)
         clip = plan.clip_for(float(rows.max()), target_range)
         publish_initial_scores(curator, plan.task.table(clip, plan.hessian_clip_for(clip)), start)
-    weights = [plan.weight_of(float(rows[output]), start[output], clip) for output in outputs]
-    measured = plan.measurements_for(float(np.mean(weights)), clip)
-    if plan.is_exchanged:
-        curator.exchange(plan.reserved_release, measured.planned(len(outputs)))
-
-    posteriors = [plan.posteriors(measured, weight, clip) for weight in weights]
-    rounds = iter(track(range(measured.n_single + measured.n_joint)))
-    for _ in islice(rounds, measured.n_single):
-        for output in outputs:
-            _measure_features(curator, measured, posteriors[output], output, generator)
-    interactions = [
-        plan.interactions(measured, own, weight, clip)
-        for own, weight in zip(posteriors, weights, strict=True)
-        if measured.joint is not None
-    ]
-    for _ in rounds:
-        for output in outputs:
-            _measure_interactions(curator, measured, interactions[output], output, generator)
+    weight = plan.weight_of(float(rows[0]), start[0], clip)
+    measured = plan.measurements_for(weight, clip)
+    posteriors, interactions = _run_rounds(
+        curator, plan, measured, (weight, clip), generator, track
+    )
     replays = [
         NoiseReplay(
-            posteriors[output],
-            interactions[output] if interactions else None,
-            start[output] / SCORE_STEPS,
-            plan.initial_score_noise(start[output], counts[output]),
-            plan.response(rows[output], clip),
+            posteriors[0],
+            interactions[0] if interactions else None,
+            start[0] / SCORE_STEPS,
+            plan.initial_score_noise(start[0], counts[0]),
+            plan.response(rows[0], clip),
         )
-        for output in outputs
     ]
     if plan.scale is None:
         noisy_rows = noisy_row_count(plan, plan.init_release, counts)
@@ -872,6 +955,61 @@ def boost_privboost(
         return model.with_calibration(np.array([[1.0, shift]]))
     effect = plan.effect_of_clip(clip, target_range)
     return calibrate(curator, plan, plan.calibration_release, model, list(rows), effect)
+
+
+def _boost_classes(
+    curator: Curator, plan: PrivBoostPlan, generator: np.random.Generator, track: Track
+) -> AdditiveScores | InteractionScores:
+    """Return a model of several classes, about all of which each query asks."""
+    counts = release_class_counts(curator, plan, plan.init_release)
+    clip, factors = plan.clip_for(float(counts.rows[0])), couplings(counts.shares)
+    weight = plan.weight_of_all(counts, clip)
+    measured = plan.measurements_for(weight, clip)
+    posteriors, interactions = _run_rounds(
+        curator, plan, measured, (weight, clip), generator, track, factors.tolist()
+    )
+    replays = [
+        NoiseReplay(
+            own,
+            interactions[output] if interactions else None,
+            float(counts.start[output]) / SCORE_STEPS,
+            float(counts.errors[output]),
+            plan.response_of_class(counts, output, clip),
+        )
+        for output, own in enumerate(posteriors)
+    ]
+    model = pack_model(plan, posteriors, interactions, counts.start, replays, counts.rows)
+    last = plan.calibration_release, plan.shifts_release
+    return calibrate_softmax(curator, plan, last, model, counts)
+
+
+def _run_rounds(
+    curator: Curator,
+    plan: PrivBoostPlan,
+    measured: Measurements,
+    about: tuple[float, float],
+    generator: np.random.Generator,
+    track: Track,
+    factors: Sequence[float] = (1.0,),
+) -> tuple[list[FeaturePosteriors], list[Interactions]]:
+    """Make all measurements; return the posteriors of each output.
+
+    `about` is the approximate sum of all Hessians, and the clip; `factors` are those of Hessians.
+    """
+    if plan.is_exchanged:
+        curator.exchange(plan.reserved_release, measured.planned())
+    ask = plan.queries_at(about[1])
+    posteriors = [plan.posteriors(measured, *about, factor) for factor in factors]
+    rounds = iter(track(range(measured.n_single + measured.n_joint)))
+    for _ in islice(rounds, measured.n_single):
+        _measure_features(curator, measured, posteriors, ask, generator)
+    interactions: list[Interactions] = []
+    if measured.joint is not None:
+        order = posteriors[0].quantiles(posteriors[1:])
+        interactions = [plan.interactions(measured, order, *about, own) for own in factors]
+    for _ in rounds:
+        _measure_interactions(curator, measured, interactions, ask, generator)
+    return posteriors, interactions
 
 
 _Beginning = tuple[PrivBoostPlan, np.ndarray, np.ndarray, float]
@@ -921,39 +1059,52 @@ def _begin_on_log_scale(curator: Curator, plan: PrivBoostPlan) -> _Beginning:
 def _measure_features(
     curator: Curator,
     measured: Measurements,
-    posteriors: FeaturePosteriors,
-    output: int,
+    posteriors: Sequence[FeaturePosteriors],
+    ask: OneOutput | AllClasses,
     generator: np.random.Generator,
 ) -> None:
     """Measure one feature, or several, update their posteriors, and the rows' scores."""
-    queries = posteriors.next_queries(measured.single_queries, generator)
-    cells = CellMap.side_by_side(posteriors.cells_of(query) for query in queries)
-    sums = curator.sums(CellSums(cells, output), measured.single)
-    changes = posteriors.observe(queries, cells.split(sums))
-    moved = CellMap.side_by_side(posteriors.bins[query.feature].map for query in queries)
-    curator.publish(AddCellValues(moved, np.concatenate(changes), output))
+    leader, *others = posteriors
+    queries = leader.next_queries(measured.single_queries, generator, others)
+    cells = CellMap.side_by_side(leader.cells_of(query) for query in queries)
+    sums = ask.by_cell(curator, cells, measured.single)
+    counted = list(cells.split(sums[..., 1].sum(axis=0))) if others else None
+    changes = [
+        np.concatenate(own.observe(queries, cells.split(sums[output]), counted))
+        for output, own in enumerate(posteriors)
+    ]
+    moved = CellMap.side_by_side(leader.bins[query.feature].map for query in queries)
+    ask.add_by_cell(curator, moved, changes)
 
 
 def _measure_interactions(
     curator: Curator,
     measured: Measurements,
-    interactions: Interactions,
-    output: int,
+    interactions: Sequence[Interactions],
+    ask: OneOutput | AllClasses,
     generator: np.random.Generator,
 ) -> None:
     """Measure a pair or a tree, or several, update their posteriors, and the rows' scores."""
     release, queries = measured.joint, measured.joint_queries
     assert release is not None
-    pairs = interactions.next_pairs(queries, generator)
+    leader, *others = interactions
+    pairs = leader.next_pairs(queries, generator, others)
     if pairs:
+        keys = [pair.key for pair in pairs]
         cells = CellMap.side_by_side(pair.cells for pair in pairs)
-        sums = curator.sums(CellSums(cells, output), release)
-        changes = interactions.observe_pairs(pairs, cells.split(sums))
-        curator.publish(AddCellValues(cells, np.concatenate(changes), output))
+        sums = ask.by_cell(curator, cells, release)
+        changes = [
+            np.concatenate(
+                own.observe_pairs([own.pairs[key] for key in keys], cells.split(sums[output]))
+            )
+            for output, own in enumerate(interactions)
+        ]
+        ask.add_by_cell(curator, cells, changes)
     else:
-        trees = interactions.next_trees(queries, generator)
-        sums = curator.sums(TreeSums(trees, output), release)
-        curator.publish(AddTreeValues(trees, interactions.observe_trees(trees, sums), output))
+        trees = leader.next_trees(queries, generator)
+        sums = ask.by_leaf(curator, trees, release)
+        values = [own.observe_trees(trees, sums[k]) for k, own in enumerate(interactions)]
+        ask.add_by_leaf(curator, trees, values)
 
 
 def pack_model(
@@ -982,34 +1133,50 @@ def pack_model(
         )
         for feature in range(plan.n_features)
     )
+    if plan.several:
+        values, noise = tuple(map(centred, values)), tuple(map(centred_deviations, noise))
     together = np.array([replay.together for replay in replays])
     missing = np.sum([one.missing for one in posteriors], axis=0)  # noise of outputs is independent
     missing[:, 2] = np.sqrt(missing[:, 2])
     single = AdditiveScores(start, values, mass, noise, together, rows, missing)
     if not interactions:
         return single
-    pairs = [
-        PairValues.of(
-            output, pair.cells, pair.effect.published, pair.effect.rows, moved * SCORE_STEPS
-        )
-        for output, (own, replay) in enumerate(zip(interactions, replays, strict=True))
-        for pair, moved in zip(own.pairs.values(), replay.pairs, strict=True)
-    ]
-    nothing = np.zeros(len(posteriors), dtype=np.int32)
-    trees = TreeScores.of(nothing, plan.encoder.layout.n_codes)
-    for output, (own, replay) in enumerate(zip(interactions, replays, strict=True)):
-        if own.trees:
-            forest = _forest(own, replay, output, len(posteriors))
-            trees = trees.extended(forest, [1] * len(own.trees))
-    return InteractionScores.of(single, tuple(pairs), trees)
+    pairs = tuple(
+        pair
+        for number, key in enumerate(interactions[0].pairs)
+        for pair in _pair_values(interactions, replays, number, key)
+    )
+    trees = TreeScores.of(np.zeros(len(posteriors), dtype=np.int32), plan.encoder.layout.n_codes)
+    if interactions[0].trees:
+        forest = _forest(interactions, replays)
+        trees = trees.extended(forest, [1] * len(interactions[0].trees))
+    return InteractionScores.of(single, pairs, trees)
 
 
-def _forest(own: Interactions, replay: NoiseReplay, output: int, outputs: int) -> Forest:
-    """Return the trees of one output as a forest."""
-    count, leaves = len(own.trees), own.trees[0].tree.n_leaves
-    values, mass, noise = (np.zeros((count, outputs, leaves)) for _ in range(3))
-    for number, grown in enumerate(own.trees):
-        values[number, output], mass[number, output] = grown.published, np.rint(grown.mass)
-        noise[number, output] = replay.trees[number] * SCORE_STEPS
-    trees = [grown.tree for grown in own.trees]
-    return Forest.of(trees, list(values.astype(np.int32)), mass.astype(np.int32), noise)
+def _pair_values(
+    interactions: Sequence[Interactions],
+    replays: Sequence[NoiseReplay],
+    number: int,
+    key: tuple[int, int],
+) -> Iterator[PairValues]:
+    """Yield the values of a pair for each output."""
+    measured = [own.pairs[key] for own in interactions]
+    values = [pair.effect.published for pair in measured]
+    noise = [replay.pairs[number] * SCORE_STEPS for replay in replays]
+    if len(measured) > 1:
+        values, noise = list(centred(values)), list(centred_deviations(noise))
+    for output, pair in enumerate(measured):
+        yield PairValues.of(output, pair.cells, values[output], pair.effect.rows, noise[output])
+
+
+def _forest(interactions: Sequence[Interactions], replays: Sequence[NoiseReplay]) -> Forest:
+    """Return the trees of all outputs as a forest."""
+    grown = [own.trees for own in interactions]
+    values = np.stack([np.stack([tree.published for tree in trees]) for trees in grown])
+    mass = np.stack([np.stack([np.rint(tree.mass) for tree in trees]) for trees in grown])
+    noise = np.stack([np.stack(replay.trees) * SCORE_STEPS for replay in replays])
+    if len(grown) > 1:
+        values, noise = centred(values), centred_deviations(noise)
+    parts = [each.swapaxes(0, 1) for each in (values, mass.astype(np.int32), noise)]
+    trees = [tree.tree for tree in grown[0]]
+    return Forest.of(trees, list(parts[0].astype(np.int32)), *parts[1:])
