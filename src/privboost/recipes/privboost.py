@@ -979,6 +979,8 @@ def _boost_classes(
         for output, own in enumerate(posteriors)
     ]
     model = pack_model(plan, posteriors, interactions, counts.start, replays, counts.rows)
+    if plan.calibration_release is None or plan.shifts_release is None:
+        return model
     last = plan.calibration_release, plan.shifts_release
     return calibrate_softmax(curator, plan, last, model, counts)
 
@@ -1090,13 +1092,11 @@ def _measure_interactions(
     leader, *others = interactions
     pairs = leader.next_pairs(queries, generator, others)
     if pairs:
-        keys = [pair.key for pair in pairs]
+        same = [pairs, *([own.pairs[pair.key] for pair in pairs] for own in others)]
         cells = CellMap.side_by_side(pair.cells for pair in pairs)
         sums = ask.by_cell(curator, cells, release)
         changes = [
-            np.concatenate(
-                own.observe_pairs([own.pairs[key] for key in keys], cells.split(sums[output]))
-            )
+            np.concatenate(own.observe_pairs(same[output], cells.split(sums[output])))
             for output, own in enumerate(interactions)
         ]
         ask.add_by_cell(curator, cells, changes)

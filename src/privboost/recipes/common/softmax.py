@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -38,9 +38,8 @@ from privboost.engine.updates import (
     Start,
 )
 from privboost.mechanisms.curator import Curator
-from privboost.models.scores import Scores
 from privboost.recipes.common.plan import Plan
-from privboost.recipes.common.probability_calibration import ScoreCells, cells_for
+from privboost.recipes.common.probability_calibration import Lineable, ScoreCells, cells_for
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import Tree, stump
 
@@ -64,6 +63,8 @@ _LOG_SLOPE_PRIOR, _SHIFT_PRIOR = 0.5, 0.3
 
 _LEAST_SPREAD = 0.1
 """Least variance of a count, in squared rows."""
+
+_Scores = TypeVar("_Scores", bound=Lineable)
 
 
 @dataclass(frozen=True)
@@ -267,21 +268,17 @@ def typical_hessians(shares: np.ndarray, clips: SoftmaxClips) -> np.ndarray:
 def calibrate_softmax(
     curator: Curator,
     plan: Plan,
-    releases: tuple[NoisySums, NoisySums] | None,
-    scores: Scores,
+    releases: tuple[NoisySums, NoisySums],
+    scores: _Scores,
     counts: ClassCounts,
-) -> Scores:
+) -> _Scores:
     """Multiply all scores by a slope, and shift each class', so that probabilities fit the rows.
-
-    Without `releases` the scores are returned unchanged.
 
     Privacy
     -------
     Spends each of the releases once, at the scores of training: counts by the largest probability
     (a row has one), and the sums of all gradients at the slope that follows.
     """
-    if releases is None:
-        return scores
     tops, shifts = releases
     classes, sigma = plan.task.n_outputs, float(tops.deviations[0]) * plan.count_step
     typical = scores.typical() / SCORE_STEPS
@@ -305,8 +302,7 @@ def calibrate_softmax(
     moved = -gradient * weight / (weight**2 + variance / _SHIFT_PRIOR**2)
     moved -= moved.mean()
     lines = np.stack([np.full(classes, whole / SLOPE_STEPS), moved], axis=1)
-    calibrated: Scores = scores.with_calibration(lines)  # type: ignore[attr-defined]
-    return calibrated
+    return scores.with_calibration(lines)
 
 
 def _hessian_clip(clips: SoftmaxClips) -> int:
