@@ -184,7 +184,7 @@ class PrivBoostParameters(Parameters):
     n_estimators: int = parameter(
         None,
         count(),
-        "Measurements of single features (for each class beyond two classes), rounded up to whole "
+        "Measurements of single features (each of all classes), rounded up to whole "
         "rounds (`at_once`). Default 12 times the number of features, 3 times where delta is 0. "
         "Rounds of pairs and trees come on top, and are counted by the bar of `verbose` as well.",
     )
@@ -226,8 +226,8 @@ class PrivBoostParameters(Parameters):
         True,
         Constraint(check_interactions, 'bool, int or list such as ["age*income"]'),
         "Whether features are measured jointly as well, in pairs and by random trees, where the "
-        "released number of rows says that it pays. A number is the most pairs (for each class "
-        "beyond two classes), without trees: those are kept that explain most. A list has the "
+        "released number of rows says that it pays. A number is the most pairs, "
+        "without trees: those are kept that explain most. A list has the "
         "pairs, which are always measured, and no others. If False, and where delta is 0, the "
         "model is purely additive.",
     )
@@ -242,15 +242,16 @@ class PrivBoostParameters(Parameters):
     gradient_clip: float | None = parameter(
         None,
         size(),
-        "Bound of a row's gradient; a smaller clip means less noise and more bias. By default it "
+        "Bound of a row's gradient, of several classes of its largest one, with which all shrink; "
+        "a smaller clip means less noise and more bias. By default it "
         "follows the released number of rows (0.25 to 1) for classes, and released counts by label "
         "for a number; with a log link it is in parts of the mean label.",
     )
     hessian_clip: float | None = parameter(
         None,
         size(below=_MOST_CLIP),
-        "Bound of a row's Hessian. By default a third of the gradient's, at most 0.25, for "
-        "classes, and 1 for a number.",
+        "Bound of a row's Hessian, of several classes of the length of all. By default a third of "
+        "the gradient's for classes, and 1 for a number.",
     )
     hessian_share: float = parameter(
         None,
