@@ -12,8 +12,6 @@ from privboost.engine.backend import LocalBackend
 from privboost.engine.protocol import Message
 from privboost.engine.softmax import (
     LENGTH_CLIP,
-    PROBABILITY_STEPS,
-    SLOPE_STEPS,
     TOTAL_CLIP,
     LabelCounts,
     SoftmaxSums,
@@ -22,11 +20,12 @@ from privboost.engine.softmax import (
     exponentials,
     steps_of_each,
 )
+from privboost.engine.softmax_kernels import PROBABILITY_STEPS, SLOPE_STEPS
 from privboost.engine.updates import AddCellValuesOfAll, AddTreeValuesOfAll, OpenBudgets, Start
 from privboost.losses.base import UNKNOWN_LABEL
 from privboost.mechanisms.sensitivity import check_sum_sensitivity
 from privboost.trees.cell_map import CellMap
-from tests.engine.test_queries import coarse, random_tree
+from tests.engine.test_queries import cells_of, coarse, leaves, random_tree
 from tests.hostile import HostileBackend
 
 LAYOUT = Layout((40, 9, 300))
@@ -89,15 +88,15 @@ def exact_statistics(scores, label, query):
     p = [power * whole >> 38 for power in powers]
     others = sum(p) - p[label]
     p[label] = 2**24 - others
-    bends = [own * (2**24 - own) >> 24 for own in p]
-    length = sum(bends) if query.absolute else math.isqrt(sum(h * h for h in bends))
-    if not query.absolute and length**2 < sum(h * h for h in bends):
+    hessians = [own * (2**24 - own) >> 24 for own in p]
+    length = sum(hessians) if query.absolute else math.isqrt(sum(h * h for h in hessians))
+    if not query.absolute and length**2 < sum(h * h for h in hessians):
         length += 1
     by = (steps << 30) // max(others, query.clip)
     most = (CLIP_STEPS << 30) // max(length, query.hessian_clip)
     gradients = [own * by >> 30 for own in p]
     gradients[label] = -(others * by >> 30)
-    return gradients, [h * most >> 30 for h in bends]
+    return gradients, [h * most >> 30 for h in hessians]
 
 
 def states(block, told, classes):
@@ -107,23 +106,15 @@ def states(block, told, classes):
             part = update.cells.parts[0]
             found += update.value_of[:, part.cell_of[0][block.column(part.features[0])]]
         elif isinstance(update, AddTreeValuesOfAll):
-            found += update.value_of[:, 0, _leaves(block, update.trees[0])]
+            found += update.value_of[:, 0, leaves(block, update.trees[0])]
     return found
 
 
-def _leaves(block, tree):
-    from tests.engine.test_queries import leaves
-
-    return leaves(block, tree)
-
-
 def _cells(block, query):
-    from tests.engine.test_queries import cells_of
-
     if isinstance(query, SoftmaxSums):
         return list(cells_of(block, query.cells))
     size = query.trees[0].n_leaves
-    return [k * size + _leaves(block, tree) for k, tree in enumerate(query.trees)]
+    return [k * size + leaves(block, tree) for k, tree in enumerate(query.trees)]
 
 
 def reference(blocks, told, query):

@@ -49,7 +49,8 @@ from privboost.engine.linear import ROOTS, check_terms, squares_of
 from privboost.engine.node_histograms import Level
 from privboost.engine.protocol import Shrinkage, Summand
 from privboost.engine.queries import Query
-from privboost.engine.softmax import SLOPE_STEPS, exponentials
+from privboost.engine.softmax import exponentials
+from privboost.engine.softmax_kernels import SLOPE_STEPS
 from privboost.engine.updates import Update
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import Tree

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from privboost._core.addresses import addresses
-from privboost._core.grid import BUDGET_STEPS, FULL_RANGE, WEIGHT_STEPS
+from privboost._core.grid import BUDGET_STEPS, CLIP_STEPS, FULL_RANGE, WEIGHT_STEPS
 from privboost._core.threads import ThreadPool
 from privboost.data.design_matrix import Terms
 from privboost.data.rows import (
@@ -336,7 +336,7 @@ class Shard(BaseShard):
     def _sum_softmax(self, parts: list[list[Digit]], shrinkage: Shrinkage) -> np.ndarray:
         """Add the softmax statistics of all rows by the cells of each part."""
         blocks, shape = self._blocks, (self._n_outputs, 2)
-        whose = (*self._rows_of_classes(shrinkage.n_outputs), *shrinkage, exponentials())
+        whose = (*self._rows_of_classes(shrinkage.n_outputs), *shrinkage, CLIP_STEPS, exponentials())
         several = tuple(Parts.of(parts)) if parts else ()
         cells = sum(math.prod(size for _, _, size in part) for part in parts)
 
@@ -353,7 +353,7 @@ class Shard(BaseShard):
         """Return counts of rows by class."""
         blocks = self._blocks
         sizes, labels, _, weights = self._rows_of_classes(n_outputs)
-        return blocks.add_up(
+        return CLIP_STEPS * blocks.add_up(
             1,
             softmax_kernels.count_labels,
             lambda _, copies: (sizes, labels, weights, copies),
@@ -363,7 +363,7 @@ class Shard(BaseShard):
     def count_top_classes(self, n_outputs: int, edges: np.ndarray) -> np.ndarray:
         """Return counts by largest probability, and whether that class is the row's own."""
         whose = (*self._rows_of_classes(n_outputs), n_outputs, exponentials(), edges)
-        return self._blocks.add_up(
+        return CLIP_STEPS * self._blocks.add_up(
             4 * n_outputs,
             softmax_kernels.count_top_classes,
             lambda _, copies: (*whose, copies.reshape(len(copies), -1, 2)),

@@ -20,20 +20,10 @@ import numpy as np
 from privboost._core.grid import CLIP_STEPS, Contribution
 from privboost.engine.protocol import BaseShard, Shrinkage
 from privboost.engine.queries import COUNT, GRADIENT_HESSIAN, Bound, SumQuery, need_cells
+from privboost.engine.softmax_kernels import DIFFERENCE_BITS, PROBABILITY_STEPS, SLOPE_STEPS
 from privboost.randomness.sampling import Sample
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import Tree
-
-PROBABILITY_BITS = 24
-PROBABILITY_STEPS = 2**PROBABILITY_BITS
-"""A probability of 1, and the exponential of 0, in steps."""
-
-DIFFERENCE_BITS = 8
-"""Bits by which differences of scores are shifted right to give a column of the table."""
-
-SLOPE_BITS = 12
-SLOPE_STEPS = 2**SLOPE_BITS
-"""A factor of scores of 1, in steps."""
 
 MOST_SLOPE = 2**4 * SLOPE_STEPS
 """Largest factor of scores, in steps."""

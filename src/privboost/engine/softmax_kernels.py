@@ -12,15 +12,18 @@ import numpy as np
 
 from privboost._core.addresses import bytes_at, steps_at
 from privboost._core.compilation import compiled
-from privboost._core.grid import CLIP_STEPS
 from privboost._core.threads import kernel
 from privboost.engine.block_kernels import codes_or_none, write_cells
-from privboost.engine.softmax import (
-    DIFFERENCE_BITS,
-    PROBABILITY_BITS,
-    PROBABILITY_STEPS,
-    SLOPE_BITS,
-)
+PROBABILITY_BITS = 24
+PROBABILITY_STEPS = 2**PROBABILITY_BITS
+"""A probability of 1, and the exponential of 0, in steps."""
+
+DIFFERENCE_BITS = 8
+"""Bits by which differences of scores are shifted right to give a column of the table."""
+
+SLOPE_BITS = 12
+SLOPE_STEPS = 2**SLOPE_BITS
+"""A factor of scores of 1, in steps."""
 
 _ROWS = 64
 """Rows whose statistics are computed before they are added: they stay in the processor's cache."""
@@ -75,7 +78,7 @@ def _exponentiate(state, table, slope, first, held, top, total):
 
 @compiled
 def softmax_statistics(
-    state, label, weight, table, slope, clip, clip_steps, hessian_clip, absolute, first, held, g, h
+    state, label, weight, table, slope, clip, clip_steps, hessian_clip, absolute, most_steps, first, held, g, h
 ):
     """Write the gradients and Hessians of rows, in steps of sums.
 
@@ -84,6 +87,9 @@ def softmax_statistics(
     state : int32 array of shape (classes, rows)
     first : int
         The first of the rows, of which there are `held.shape[1]`.
+    clip, clip_steps, hessian_clip, absolute, most_steps
+        The clip of gradients in steps of probabilities and of sums, and that of the length of
+        Hessians; `most_steps` is the latter in steps of sums. See `engine.softmax`.
     held : int64 array of shape (classes, rows)
         Working memory.
     g, h : int64 arrays of shape (rows, classes)
@@ -108,9 +114,9 @@ def softmax_statistics(
     for k in range(n_outputs):
         own = held[k]
         for i in range(count):
-            bend = (own[i] * (PROBABILITY_STEPS - own[i])) >> np.int64(PROBABILITY_BITS)
-            h[i, k] = bend
-            length[i] += bend if absolute else bend * bend
+            own_h = (own[i] * (PROBABILITY_STEPS - own[i])) >> np.int64(PROBABILITY_BITS)
+            h[i, k] = own_h
+            length[i] += own_h if absolute else own_h * own_h
     for i in range(count):
         y = label[first + i]
         if y >= n_outputs:
@@ -120,7 +126,7 @@ def softmax_statistics(
         if not absolute:
             length[i] = _root(length[i])
         by = (np.int64(clip_steps) << np.int64(_FACTOR_BITS)) // max(others[i], clip)
-        most = (np.int64(CLIP_STEPS) << np.int64(_FACTOR_BITS)) // max(length[i], hessian_clip)
+        most = (np.int64(most_steps) << np.int64(_FACTOR_BITS)) // max(length[i], hessian_clip)
         times = _times(weight, first + i)
         for k in range(n_outputs):
             g[i, k] = ((held[k, i] * by) >> np.int64(_FACTOR_BITS)) * times
@@ -148,6 +154,7 @@ def sum_softmax(
     hessian_clip,
     absolute,
     slope,
+    most_steps,
     table,
     ids_at,
     wide,
@@ -189,6 +196,7 @@ def sum_softmax(
                 clip_steps,
                 hessian_clip,
                 absolute,
+                most_steps,
                 start,
                 held[: n_outputs * count].reshape((n_outputs, count)),
                 g,
@@ -221,7 +229,7 @@ def count_labels(first, last, number, sizes, label_at, weight_at, copies):
         for i in range(rows):
             if label[i] < out.size:
                 times = _times(weight, i)
-                out[label[i]] += CLIP_STEPS * times
+                out[label[i]] += times
 
 
 @kernel
@@ -252,4 +260,4 @@ def count_top_classes(
                 p = (own[top[i], i] * whole) >> np.int64(_RECIPROCAL_BITS)
                 times = _times(weight, start + i)
                 cell = np.searchsorted(edges, p, side="right")
-                out[cell, np.int64(top[i] == y)] += CLIP_STEPS * times
+                out[cell, np.int64(top[i] == y)] += times

@@ -149,6 +149,9 @@ _STRENGTH = 50.0
 _GROWTH = 0.2
 """Exponent with which the clip of classes grows with the strength."""
 
+_CLIP_OF_SEVERAL, _GROWTH_OF_SEVERAL = 0.48, 0.25
+"""The same two of more than two classes, whose gradients a clip shrinks together."""
+
 _NARROWEST = 0.25
 """Smallest clip of a class' gradients."""
 
@@ -497,10 +500,12 @@ class PrivBoostPlan(Plan):
         noise = float(self.reserved_release.deviations[0])
         if self.pure:
             noise /= math.sqrt(math.prod(self.settings.single_rounds(self.n_measured)))
+        clip, growth = _CLIP, _GROWTH
         if self.several:
             noise *= math.sqrt(2)  # a row's gradients are that much longer than its clip
+            clip, growth = _CLIP_OF_SEVERAL, _GROWTH_OF_SEVERAL
         strength = rows / max(noise * self.count_step * self.n_features, 1e-300)
-        grown = _CLIP * (strength / _STRENGTH) ** _GROWTH
+        grown = clip * (strength / _STRENGTH) ** growth
         return float(min(max(grown, _NARROWEST), _WIDEST))
 
     def _clip_of_a_number(self, rows: float, target_range: TargetRange) -> float:

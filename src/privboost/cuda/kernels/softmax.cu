@@ -87,8 +87,8 @@ extern "C" __global__ void __launch_bounds__(256) sum_softmax(const SoftmaxTask*
     const i64 rest = (1ll << PROBABILITY_BITS) - others;
     for (u32 k = 0; k < classes; k++) {
       i64 p = k == label ? rest : own.probability(k);
-      i64 bend = (p * ((1ll << PROBABILITY_BITS) - p)) >> PROBABILITY_BITS;
-      length += task->absolute ? bend : bend * bend;
+      i64 own_h = (p * ((1ll << PROBABILITY_BITS) - p)) >> PROBABILITY_BITS;
+      length += task->absolute ? own_h : own_h * own_h;
     }
     if (!task->absolute) length = root_of(length);
     const i64 by = (task->clip_steps << FACTOR_BITS) / max(others, task->clip);
@@ -99,9 +99,9 @@ extern "C" __global__ void __launch_bounds__(256) sum_softmax(const SoftmaxTask*
       i64* out = (i64*)task->out + 2 * cell * classes;
       for (u32 k = 0; k < classes; k++) {
         i64 p = k == label ? rest : own.probability(k);
-        i64 bend = (p * ((1ll << PROBABILITY_BITS) - p)) >> PROBABILITY_BITS;
+        i64 own_h = (p * ((1ll << PROBABILITY_BITS) - p)) >> PROBABILITY_BITS;
         i64 g = ((k == label ? others : p) * by) >> FACTOR_BITS;
-        add_far(out + 2 * k, (k == label ? -g : g) * times, ((bend * most) >> FACTOR_BITS) * times);
+        add_far(out + 2 * k, (k == label ? -g : g) * times, ((own_h * most) >> FACTOR_BITS) * times);
       }
     }
   }

@@ -21,8 +21,6 @@ from privboost.accounting.noisy_sums import LaplaceRelease, NoisySums
 from privboost.engine.queries import CellSums, TreeSums
 from privboost.engine.softmax import (
     MOST_SLOPE,
-    PROBABILITY_STEPS,
-    SLOPE_STEPS,
     LabelCounts,
     SoftmaxSums,
     SoftmaxTreeSums,
@@ -30,6 +28,7 @@ from privboost.engine.softmax import (
     clip_steps_of,
     steps_of_each,
 )
+from privboost.engine.softmax_kernels import PROBABILITY_STEPS, SLOPE_STEPS
 from privboost.engine.updates import (
     AddCellValues,
     AddCellValuesOfAll,
