@@ -326,9 +326,7 @@ class DeviceShard(DeviceState):
         parts = [self._leaves.part(k, k * leaves) for k in range(len(trees))]
         return self._sum_softmax(parts, len(trees) * leaves, shrinkage)
 
-    def _sum_softmax(
-        self, parts: Sequence[Part], cells: int, shrinkage: Shrinkage
-    ) -> np.ndarray:
+    def _sum_softmax(self, parts: Sequence[Part], cells: int, shrinkage: Shrinkage) -> np.ndarray:
         """Add the softmax statistics of all rows by cell."""
         task = self._about_classes(shrinkage.n_outputs)
         task.set(clip=shrinkage.clip, clip_steps=shrinkage.clip_steps, slope=shrinkage.slope)

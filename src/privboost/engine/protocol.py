@@ -237,7 +237,7 @@ class BaseShard(ShardState, ABC):
 
     @abstractmethod
     def sum_softmax_by_leaf(self, trees: tuple[Tree, ...], shrinkage: Shrinkage) -> np.ndarray:
-        """Return softmax sums by leaf of each tree (int64, of shape (trees · leaves, classes, 2))."""
+        """Return softmax sums by leaf (int64, of shape (trees · leaves, classes, 2))."""
 
     @abstractmethod
     def count_labels(self, n_outputs: int) -> np.ndarray:

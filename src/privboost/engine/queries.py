@@ -60,12 +60,12 @@ class Bound:
         Whether the bound holds for sums of absolute changes alone, which Laplace noise hides.
     """
 
+    pure_only: ClassVar[bool] = False
     steps: int
     cells: int
     rows: int
     statistics: int
     coordinates: int
-    pure_only: bool = False
 
     @property
     def of_two(self) -> Bound:
@@ -74,6 +74,12 @@ class Bound:
         For statistics that are never negative: changes within one cell cancel.
         """
         return replace(self, cells=2 * self.cells, coordinates=2 * self.coordinates)
+
+
+class PureBound(Bound):
+    """Sensitivity in the L1 norm alone."""
+
+    pure_only: ClassVar[bool] = True
 
 
 class Query(Message, ABC):

@@ -336,7 +336,12 @@ class Shard(BaseShard):
     def _sum_softmax(self, parts: list[list[Digit]], shrinkage: Shrinkage) -> np.ndarray:
         """Add the softmax statistics of all rows by the cells of each part."""
         blocks, shape = self._blocks, (self._n_outputs, 2)
-        whose = (*self._rows_of_classes(shrinkage.n_outputs), *shrinkage, CLIP_STEPS, exponentials())
+        whose = (
+            *self._rows_of_classes(shrinkage.n_outputs),
+            *shrinkage,
+            CLIP_STEPS,
+            exponentials(),
+        )
         several = tuple(Parts.of(parts)) if parts else ()
         cells = sum(math.prod(size for _, _, size in part) for part in parts)
 

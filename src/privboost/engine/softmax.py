@@ -19,7 +19,7 @@ import numpy as np
 
 from privboost._core.grid import CLIP_STEPS, Contribution
 from privboost.engine.protocol import BaseShard, Shrinkage
-from privboost.engine.queries import COUNT, GRADIENT_HESSIAN, Bound, SumQuery, need_cells
+from privboost.engine.queries import COUNT, GRADIENT_HESSIAN, Bound, PureBound, SumQuery, need_cells
 from privboost.engine.softmax_kernels import DIFFERENCE_BITS, PROBABILITY_STEPS, SLOPE_STEPS
 from privboost.randomness.sampling import Sample
 from privboost.trees.cell_map import CellMap
@@ -80,8 +80,8 @@ class SoftmaxQuery(SumQuery):
 
     at_own_states: ClassVar[bool] = False
     uses_loss: ClassVar[bool] = False
-    output: ClassVar[int] = 0  # type: ignore[misc]
-    statistics: ClassVar[tuple[str, ...]] = GRADIENT_HESSIAN  # type: ignore[misc]
+    output: ClassVar[int] = 0
+    statistics: ClassVar[tuple[str, ...]] = GRADIENT_HESSIAN
     n_outputs: int
     clip: int
     hessian_clip: int
@@ -114,7 +114,8 @@ class SoftmaxQuery(SumQuery):
         length = contribution.row_steps * contribution.rows
         steps = steps_of_each(length, self.n_outputs, self.absolute)
         cells = parts * self.n_outputs
-        return Bound(steps, cells, contribution.rows, 2, 2 * cells, pure_only=self.absolute)
+        kind = PureBound if self.absolute else Bound
+        return kind(steps, cells, contribution.rows, 2, 2 * cells)
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,8 +188,8 @@ class LabelCounts(SumQuery, tag="LabelCounts"):
 
     at_own_states: ClassVar[bool] = False
     uses_loss: ClassVar[bool] = False
-    output: ClassVar[int] = 0  # type: ignore[misc]
-    statistics: ClassVar[tuple[str, ...]] = COUNT  # type: ignore[misc]
+    output: ClassVar[int] = 0
+    statistics: ClassVar[tuple[str, ...]] = COUNT
     n_outputs: int
     sample: Sample | None = None
 
@@ -225,8 +226,8 @@ class TopClassCounts(SumQuery, tag="TopClassCounts"):
 
     at_own_states: ClassVar[bool] = False
     uses_loss: ClassVar[bool] = False
-    output: ClassVar[int] = 0  # type: ignore[misc]
-    statistics: ClassVar[tuple[str, ...]] = COUNT  # type: ignore[misc]
+    output: ClassVar[int] = 0
+    statistics: ClassVar[tuple[str, ...]] = COUNT
     n_outputs: int
     edges: np.ndarray
     sample: Sample | None = None

@@ -14,6 +14,7 @@ from privboost._core.addresses import bytes_at, steps_at
 from privboost._core.compilation import compiled
 from privboost._core.threads import kernel
 from privboost.engine.block_kernels import codes_or_none, write_cells
+
 PROBABILITY_BITS = 24
 PROBABILITY_STEPS = 2**PROBABILITY_BITS
 """A probability of 1, and the exponential of 0, in steps."""
@@ -78,7 +79,20 @@ def _exponentiate(state, table, slope, first, held, top, total):
 
 @compiled
 def softmax_statistics(
-    state, label, weight, table, slope, clip, clip_steps, hessian_clip, absolute, most_steps, first, held, g, h
+    state,
+    label,
+    weight,
+    table,
+    slope,
+    clip,
+    clip_steps,
+    hessian_clip,
+    absolute,
+    most_steps,
+    first,
+    held,
+    g,
+    h,
 ):
     """Write the gradients and Hessians of rows, in steps of sums.
 

@@ -180,11 +180,15 @@ def _probabilities(scores: list[str], are_logs: bool) -> list[str]:
     if len(scores) == 1:
         own = f"1e0 / (1e0 + {_exp(f'0e0 - {scores[0]}')})"
         return [f"1e0 - {own}", own]
-    logs = scores if are_logs else [
-        f"(CASE WHEN {s} < 0e0 THEN {s} - ln(1e0 + {_exp(s)}) "
-        f"ELSE 0e0 - ln(1e0 + {_exp(f'0e0 - {s}')}) END)"
-        for s in scores
-    ]
+    logs = (
+        scores
+        if are_logs
+        else [
+            f"(CASE WHEN {s} < 0e0 THEN {s} - ln(1e0 + {_exp(s)}) "
+            f"ELSE 0e0 - ln(1e0 + {_exp(f'0e0 - {s}')}) END)"
+            for s in scores
+        ]
+    )
     found = []
     for own in logs:
         others = [_exp(f"{other} - {own}") for other in logs]

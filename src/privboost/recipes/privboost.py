@@ -453,6 +453,7 @@ class PrivBoostPlan(Plan):
 
     @property
     def link(self) -> str:
+        """The link of the model's scores; see `Model`."""
         return "softmax" if self.several else super().link
 
     @property
@@ -526,7 +527,8 @@ class PrivBoostPlan(Plan):
     def hessian_clip_for(self, clip: float) -> float:
         """Return the clip of Hessians: a third of the gradients' clip, for classes.
 
-        Beyond two classes both are of the length of all together. Both sums are then biased alike. Gradients without and Hessians with a clip would make
+        Beyond two classes both are of the length of all together. Both sums are then biased alike.
+        Gradients without and Hessians with a clip would make
         steps too long, and correlated features would overshoot in turn.
         """
         if self.settings.hessian_clip is not None:
@@ -536,8 +538,10 @@ class PrivBoostPlan(Plan):
         if self.task.target == "number":
             return 1.0
         if self.several:
-            return min(2 * clip / 3, 1.0) if self.pure else min(
-                math.sqrt(2) * clip / 3, LENGTH_OF_HESSIANS
+            return (
+                min(2 * clip / 3, 1.0)
+                if self.pure
+                else min(math.sqrt(2) * clip / 3, LENGTH_OF_HESSIANS)
             )
         return min(max(clip / 3, _LEAST_HESSIAN), _MOST_HESSIAN)
 
@@ -839,7 +843,9 @@ def plan_privboost(
     bound = {**basis.bound, "cells": 1}
     if several:
         bound = bound_of_all(kind, basis.bound, outputs)
-        init, scores = (make(kind, basis.bound) for make in (class_counts_release, top_class_release))
+        init, scores = (
+            make(kind, basis.bound) for make in (class_counts_release, top_class_release)
+        )
     reserve, times = kind(_RESERVED_WHAT, 1.0, shares=shares, **bound), 1
     if pure:
         rounds, queries = settings.single_rounds(n_features)

@@ -253,7 +253,9 @@ class Interactions:
             at = int(np.searchsorted(group.features, first)) + steps
             second = int(group.features[at % len(group.features)])
         key = (min(first, second), max(first, second))
-        return [own.pair_of(key) for own in together][0]
+        for own in together[1:]:
+            own.pair_of(key)
+        return self.pair_of(key)
 
     def pair_of(self, key: tuple[int, int]) -> Pair:
         """Return the pair of two features, a new one if there is none."""

@@ -10,7 +10,7 @@ class follows.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -116,9 +116,7 @@ class OneOutput:
         """Release sums by cell: of shape (outputs, cells, statistics)."""
         return curator.sums(CellSums(cells), release)[None]
 
-    def by_leaf(
-        self, curator: Curator, trees: tuple[Tree, ...], release: NoisySums
-    ) -> np.ndarray:
+    def by_leaf(self, curator: Curator, trees: tuple[Tree, ...], release: NoisySums) -> np.ndarray:
         """Release sums by leaf: of shape (outputs, trees, leaves, statistics)."""
         return curator.sums(TreeSums(trees), release)[None]
 
@@ -143,9 +141,7 @@ class AllClasses:
         """Release sums by cell: of shape (outputs, cells, statistics)."""
         return np.moveaxis(curator.sums(self.clips.of_cells(cells), release), -2, 0)
 
-    def by_leaf(
-        self, curator: Curator, trees: tuple[Tree, ...], release: NoisySums
-    ) -> np.ndarray:
+    def by_leaf(self, curator: Curator, trees: tuple[Tree, ...], release: NoisySums) -> np.ndarray:
         """Release sums by leaf: of shape (outputs, trees, leaves, statistics)."""
         return np.moveaxis(curator.sums(self.clips.of_trees(trees), release), -2, 0)
 
@@ -226,7 +222,8 @@ class ClassCounts:
     def start(self) -> np.ndarray:
         """The initial scores, in score steps: logarithms of shares, with a mean of about 0."""
         logs = np.log(self.shares)
-        return np.rint((logs - logs.mean()) * SCORE_STEPS).astype(np.int32)
+        start: np.ndarray = np.rint((logs - logs.mean()) * SCORE_STEPS).astype(np.int32)
+        return start
 
 
 def release_class_counts(curator: Curator, plan: Plan, release: NoisySums) -> ClassCounts:
@@ -290,8 +287,8 @@ def calibrate_softmax(
     found = curator.sums(TopClassCounts(classes, edges), tops)[:, :, 0] * plan.count_step
     slope = _fit_slope(found, sigma, edges, typical)
     whole = min(max(round(slope * SLOPE_STEPS), 1), MOST_SLOPE)
-    clips = SoftmaxClips.of(classes, 1.0, 1.0, isinstance(shifts, LaplaceRelease))
-    clips = SoftmaxClips(classes, clips.gradient, _hessian_clip(clips), clips.absolute)
+    absolute = isinstance(shifts, LaplaceRelease)
+    clips = SoftmaxClips.of(classes, 1.0, 1.0 if absolute else LENGTH_OF_HESSIANS, absolute)
     sums = curator.sums(clips.of_trees((stump(),), whole), shifts)[0, 0]
     values = np.array(clips.step_values) * plan.count_step
     gradient, hessian = sums.T * values[:, None]
@@ -304,13 +301,6 @@ def calibrate_softmax(
     return scores.with_calibration(lines)
 
 
-def _hessian_clip(clips: SoftmaxClips) -> int:
-    """Return the clip of Hessians that changes none."""
-    if clips.absolute:
-        return PROBABILITY_STEPS
-    return math.ceil(LENGTH_OF_HESSIANS * PROBABILITY_STEPS)
-
-
 def _top_odds(scores: np.ndarray) -> np.ndarray:
     """Return the log-odds of the most probable class of each column of scores."""
     if not scores.shape[1]:
@@ -320,9 +310,7 @@ def _top_odds(scores: np.ndarray) -> np.ndarray:
     return odds
 
 
-def _fit_slope(
-    counts: np.ndarray, sigma: float, edges: np.ndarray, typical: np.ndarray
-) -> float:
+def _fit_slope(counts: np.ndarray, sigma: float, edges: np.ndarray, typical: np.ndarray) -> float:
     """Return the slope with which the most probable class is right as often as it should be.
 
     `counts` are by cell of its probability, and whether it is right. Of typical rows in each cell
@@ -348,7 +336,7 @@ def _fit_slope(
     return float(_SLOPES[int(np.argmin(losses))])
 
 
-def centred(values: Sequence[np.ndarray]) -> np.ndarray:
+def centred(values: Iterable[np.ndarray]) -> np.ndarray:
     """Return the values of all classes less their mean, rounded: no probability changes."""
     stacked = np.stack(list(values)).astype(np.int64)
     level = np.rint(stacked.mean(axis=0)).astype(np.int64)
@@ -356,11 +344,9 @@ def centred(values: Sequence[np.ndarray]) -> np.ndarray:
     return moved
 
 
-def centred_deviations(deviations: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the standard deviations of values less their mean over classes, of independent ones."""
+def centred_deviations(deviations: Iterable[np.ndarray]) -> np.ndarray:
+    """Return the standard deviations of values less their mean, if they are independent."""
     variance = np.stack(list(deviations)) ** 2
     classes = len(variance)
-    centred: np.ndarray = np.sqrt(
-        (1 - 2 / classes) * variance + variance.sum(axis=0) / classes**2
-    )
+    centred: np.ndarray = np.sqrt((1 - 2 / classes) * variance + variance.sum(axis=0) / classes**2)
     return centred
