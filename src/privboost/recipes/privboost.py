@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from privboost._core.grid import CLIP_STEPS, SCORE_STEPS
+from privboost._core.grid import SCORE_STEPS
 from privboost._core.progress import Track
 from privboost.accounting.events import Planned
 from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease, NoisySums
@@ -472,8 +472,7 @@ class PrivBoostPlan(Plan):
         """
         gradient, hessian = clip * self.count_step, self.hessian_clip_for(clip) * self.count_step
         if self.several:
-            steps = self.softmax_clips(clip).step_values
-            gradient, hessian = (step * self.count_step * CLIP_STEPS for step in steps)
+            gradient, hessian = self.softmax_clips(clip).step_values(self.count_step)
         return gradient, hessian * factor
 
     def noise_of(self, release: NoisySums, clip: float, factor: float = 1.0) -> Noise:

@@ -101,11 +101,13 @@ class SoftmaxClips:
         about = (self.n_outputs, self.gradient, self.hessian, self.absolute, slope)
         return SoftmaxTreeSums(*about, trees=trees)
 
-    @property
-    def step_values(self) -> tuple[float, float]:
-        """Return the values of one step of the sums of gradients and of Hessians."""
-        gradient = self.gradient / PROBABILITY_STEPS / clip_steps_of(self.absolute)
-        return gradient, self.hessian / PROBABILITY_STEPS / CLIP_STEPS
+    def step_values(self, count_step: float) -> tuple[float, float]:
+        """Return the values of one step of the sums of gradients and of Hessians.
+
+        `count_step` is that of a count, in rows of the largest weight.
+        """
+        gradient = self.gradient / PROBABILITY_STEPS * (CLIP_STEPS / clip_steps_of(self.absolute))
+        return gradient * count_step, self.hessian / PROBABILITY_STEPS * count_step
 
 
 @dataclass(frozen=True)
@@ -290,7 +292,7 @@ def calibrate_softmax(
     absolute = isinstance(shifts, LaplaceRelease)
     clips = SoftmaxClips.of(classes, 1.0, 1.0 if absolute else LENGTH_OF_HESSIANS, absolute)
     sums = curator.sums(clips.of_trees((stump(),), whole), shifts)[0, 0]
-    values = np.array(clips.step_values) * plan.count_step
+    values = np.array(clips.step_values(plan.count_step))
     gradient, hessian = sums.T * values[:, None]
     noise = shifts.deviations * values
     weight = np.maximum(hessian, 0.5 * float(noise[-1]) + 1.0) * couplings(counts.shares)
