@@ -89,6 +89,7 @@ from privboost.recipes.common.softmax import (
     bound_of_all,
     calibrate_softmax,
     centred,
+    centred_changes,
     centred_deviations,
     class_counts_release,
     couplings,
@@ -1083,11 +1084,14 @@ def _measure_features(
     sums = ask.by_cell(curator, cells, measured.single)
     counted = list(cells.split(sums[..., 1].sum(axis=0))) if others else None
     changes = [
-        np.concatenate(own.observe(queries, cells.split(sums[output]), counted))
+        own.observe(queries, cells.split(sums[output]), counted)
         for output, own in enumerate(posteriors)
     ]
+    if others:
+        measured_effects = [[own.effect(q.feature) for q in queries] for own in posteriors]
+        changes = centred_changes(measured_effects, changes)
     moved = CellMap.side_by_side(leader.bins[query.feature].map for query in queries)
-    ask.add_by_cell(curator, moved, changes)
+    ask.add_by_cell(curator, moved, list(map(np.concatenate, changes)))
 
 
 def _measure_interactions(
@@ -1107,14 +1111,20 @@ def _measure_interactions(
         cells = CellMap.side_by_side(pair.cells for pair in pairs)
         sums = ask.by_cell(curator, cells, release)
         changes = [
-            np.concatenate(own.observe_pairs(same[output], cells.split(sums[output])))
+            own.observe_pairs(same[output], cells.split(sums[output]))
             for output, own in enumerate(interactions)
         ]
-        ask.add_by_cell(curator, cells, changes)
+        if others:
+            changes = centred_changes([[pair.effect for pair in own] for own in same], changes)
+        ask.add_by_cell(curator, cells, list(map(np.concatenate, changes)))
     else:
         trees = leader.next_trees(queries, generator)
         sums = ask.by_leaf(curator, trees, release)
         values = [own.observe_trees(trees, sums[k]) for k, own in enumerate(interactions)]
+        if others:
+            values = list(centred(values))
+            for own, leaves in zip(interactions, values, strict=True):
+                own.replace_leaves(leaves)
         ask.add_by_leaf(curator, trees, values)
 
 
@@ -1145,7 +1155,7 @@ def pack_model(
         for feature in range(plan.n_features)
     )
     if plan.several:
-        values, noise = tuple(map(centred, values)), tuple(map(centred_deviations, noise))
+        noise = tuple(map(centred_deviations, noise))
     together = np.array([replay.together for replay in replays])
     missing = np.sum([one.missing for one in posteriors], axis=0)  # noise of outputs is independent
     missing[:, 2] = np.sqrt(missing[:, 2])
@@ -1175,7 +1185,7 @@ def _pair_values(
     values = [pair.effect.published for pair in measured]
     noise = [replay.pairs[number] * SCORE_STEPS for replay in replays]
     if len(measured) > 1:
-        values, noise = list(centred(values)), list(centred_deviations(noise))
+        noise = list(centred_deviations(noise))
     for output, pair in enumerate(measured):
         yield PairValues.of(output, pair.cells, values[output], pair.effect.rows, noise[output])
 
@@ -1187,7 +1197,7 @@ def _forest(interactions: Sequence[Interactions], replays: Sequence[NoiseReplay]
     mass = np.stack([np.stack([np.rint(tree.mass) for tree in trees]) for trees in grown])
     noise = np.stack([np.stack(replay.trees) * SCORE_STEPS for replay in replays])
     if len(grown) > 1:
-        values, noise = centred(values), centred_deviations(noise)
+        noise = centred_deviations(noise)
     parts = [each.swapaxes(0, 1) for each in (values, mass.astype(np.int32), noise)]
     trees = [tree.tree for tree in grown[0]]
     return Forest.of(trees, list(parts[0].astype(np.int32)), *parts[1:])

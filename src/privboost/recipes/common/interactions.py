@@ -11,7 +11,7 @@ monotone constraints.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -332,6 +332,15 @@ class Interactions:
         self.trees += grown
         self.steps.append(grown)
         return np.stack([own.published for own in grown])
+
+    def replace_leaves(self, published: np.ndarray) -> None:
+        """Replace the values of the leaves of the trees that were measured last."""
+        count = len(published)
+        grown = [
+            replace(own, published=values)
+            for own, values in zip(self.trees[-count:], published, strict=True)
+        ]
+        self.trees[-count:] = self.steps[-1] = grown
 
     def _observe_tree(self, tree: Tree, sums: np.ndarray) -> FittedTree:
         """Fit the leaves of a tree."""

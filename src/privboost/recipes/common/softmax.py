@@ -38,6 +38,7 @@ from privboost.engine.updates import (
 )
 from privboost.mechanisms.curator import Curator
 from privboost.recipes.common.plan import Plan
+from privboost.recipes.common.posterior import Effect
 from privboost.recipes.common.probability_calibration import Lineable, ScoreCells, cells_for
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import Tree, stump
@@ -344,6 +345,23 @@ def centred(values: Iterable[np.ndarray]) -> np.ndarray:
     level = np.rint(stacked.mean(axis=0)).astype(np.int64)
     moved: np.ndarray = (stacked - level).astype(np.int32)
     return moved
+
+
+def centred_changes(
+    effects: Sequence[Sequence[Effect]], changes: Sequence[Sequence[np.ndarray]]
+) -> list[list[np.ndarray]]:
+    """Subtract from effects of all classes their mean; return the changes of published values.
+
+    Both arguments are by class; `changes` are those of values that were published before.
+    """
+    for same in zip(*effects, strict=True):
+        level = np.mean([effect.values for effect in same], axis=0)
+        for effect in same:
+            effect.values -= level  # in place: the step of a noise replay has the same values
+    return [
+        [change + effect.publish() for effect, change in zip(own, before, strict=True)]
+        for own, before in zip(effects, changes, strict=True)
+    ]
 
 
 def centred_deviations(deviations: Iterable[np.ndarray]) -> np.ndarray:
