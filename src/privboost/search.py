@@ -45,12 +45,14 @@ from privboost.estimators.preparation import (
 )
 from privboost.estimators.run_settings import RunSettings, ledger_path
 from privboost.evaluation.class_measures import MEASURES
+from privboost.evaluation.deviances import open_deviance
 from privboost.evaluation.evaluate import EvaluationPreparation, run_evaluation
 from privboost.evaluation.number_measures import measures_of
 from privboost.evaluation.number_sums import Wanted
 from privboost.evaluation.numbers import clip_of_scores
-from privboost.evaluation.plan import plan_evaluation, plan_score
+from privboost.evaluation.plan import loss_measures, plan_evaluation, plan_score
 from privboost.evaluation.result import HIGHER, Value
+from privboost.losses.base import loss_of, losses_of
 from privboost.models.model import Model
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.sampling import draw_below, draw_run_count, stop_chance
@@ -95,9 +97,11 @@ class PrivateSearchCV(BaseEstimator):
         Share of the units that runs are scored on, and not trained on.
     scoring : str, optional
         Measure of a run: "auc", "accuracy", "log_loss", "brier" or "calibration_error" for classes
-        ("accuracy" or "log_loss" beyond two), "rmse", "mae" or "r2" for a number. By default "auc"
-        ("accuracy" beyond two classes), or "rmse". Residuals of a number are clipped to half the
-        width of a model's clipping range of labels.
+        ("accuracy" or "log_loss" beyond two), "rmse", "mae" or "r2" for a number; where all
+        candidates have the same loss, also "deviance", that of a loss with a log link, or
+        "pinball", that of a quantile or median. By default "auc" ("accuracy" beyond two classes),
+        or that of the loss, or else "rmse". Residuals of a number are clipped to half the width of
+        a model's clipping range of labels, deviances where noisy counts say.
     random_state : int, optional
         A seed, for tests; it takes the guarantee away.
     ledger : path, optional
@@ -194,7 +198,7 @@ class PrivateSearchCV(BaseEstimator):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # warnings of other runs must stay hidden
                 winner = task.search(keys)
-            report = task.report(ledger, self)
+            report = task.report(ledger, self, winner.candidate)
         self.best_estimator_ = task.estimators[winner.candidate]
         self.best_estimator_._keep(replace(winner.model, privacy=report))
         self.best_params_ = dict(task.candidates[winner.candidate])
@@ -241,6 +245,51 @@ class _Winner:
     model: Model
 
 
+@dataclass(frozen=True)
+class _Measured:
+    """What a score of a number may be by the loss of all candidates, which is public.
+
+    Attributes
+    ----------
+    deviance : str or None
+        The name of the deviance.
+    power : float or None
+        The power of a Tweedie deviance.
+    quantile : float or None
+        The level of the pinball loss.
+    """
+
+    deviance: str | None = None
+    power: float | None = None
+    quantile: float | None = None
+
+    @classmethod
+    def of(cls, estimators: Sequence[Any]) -> _Measured:
+        """Return that of the loss of all candidates; nothing where losses differ."""
+        found = {loss_measures(_loss_of(each)) for each in estimators}
+        target = estimators[0]._domain().target
+        if len(found) > 1 or isinstance(target, ClassTarget):
+            return cls()
+        own = cls(*found.pop())
+        try:
+            open_deviance(own.deviance, own.power, target.bounds, target.bounds)
+        except ValueError:
+            return cls()
+        return own
+
+    def arguments(self, scoring: str) -> dict[str, Any]:
+        """Return the arguments of `plan_evaluation` for a score."""
+        if scoring == "deviance":
+            return {"deviance": self.deviance, "power": self.power}
+        return {"quantile": self.quantile} if scoring == "pinball" else {}
+
+    def planned(self, scoring: str) -> tuple[float | None, float | None]:
+        """Return the power and the quantile of `plan_score` for a score."""
+        if scoring == "deviance":
+            return open_deviance(self.deviance, self.power, (1.0, 2.0), (1.0, 2.0)), None
+        return None, self.quantile if scoring == "pinball" else None
+
+
 @dataclass(frozen=True, eq=False)
 class _Search:
     """A checked search: nothing is reserved yet.
@@ -248,7 +297,8 @@ class _Search:
     `estimators` are those of the candidates, with the budget of one run: for training and, on other
     units, for its score. Its δ is the search's, since runs compose by their Rényi curves. `release`
     is the event of the whole search, `stop` the probability to stop in units of 2⁻⁶⁴, `share` that
-    of the units that runs are scored on, and `releases` what is charged for each candidate.
+    of the units that runs are scored on, `measured` what a score of a number may be by the loss of
+    all candidates, and `releases` what is charged for each candidate.
     """
 
     candidates: tuple[Mapping[str, Any], ...]
@@ -259,6 +309,7 @@ class _Search:
     stop: int
     share: float
     scoring: str
+    measured: _Measured
     seeded: bool
     assumed: tuple[str, ...]
     releases: tuple[Sequence[Planned], ...]
@@ -280,6 +331,8 @@ class _Search:
         mean = check_number("expected_runs", search.expected_runs, 1.0, 10_000.0)
         share = check_share("validation_share", search.validation_share)
         stop = stop_chance(mean)
+        measured = _Measured.of(estimators)
+        scoring = _check_scoring(search.scoring, estimators[0], measured)
 
         def having(epsilon: float) -> list[Any]:
             own = {"epsilon": epsilon, "delta": budget.delta}
@@ -288,7 +341,8 @@ class _Search:
         def plan_runs(epsilon: float) -> Sequence[Sequence[Planned]]:
             prepared = [each._prepare(X, y, weight) for each in having(epsilon)]
             plans = [each.plan(each.domain_and_budget()) for each in prepared]
-            scored = plan_score(plans[0].encoder, Budget(epsilon, budget.delta))
+            own = Budget(epsilon, budget.delta)
+            scored = plan_score(plans[0].encoder, own, *measured.planned(scoring))
             return [*(plan.releases for plan in plans), scored]
 
         with warnings.catch_warnings():
@@ -313,7 +367,8 @@ class _Search:
             release,
             stop,
             share,
-            _check_scoring(search.scoring, ready[0]),
+            scoring,
+            measured,
             search.random_state is not None,
             tuple(text for text in every if text != prepared[0].alone()),
             tuple(run.plan.releases for run in runs),
@@ -334,7 +389,8 @@ class _Search:
         """Make all runs; return the best."""
         side = np.frombuffer(keys.child("split").words(4).tobytes(), dtype=np.uint8)
         coins, seeds = keys.child("runs"), keys.child("seeds")
-        sign = 1 if _better(self.domain.target)[self.scoring] == HIGHER else -1
+        better = _better(self.domain.target, self.measured)
+        sign = 1 if better[self.scoring] == HIGHER else -1
         best: _Winner | None = None
         for _ in range(draw_run_count(self.stop, coins)):
             number = draw_below(len(self.candidates), coins)
@@ -362,9 +418,10 @@ class _Search:
         if isinstance(target, ClassTarget):
             how = {"curves": False if len(target.classes) > 2 else None}
         else:
-            how = {"clip": clip_of_scores(model)}
+            how = {"clip": clip_of_scores(model)} | self.measured.arguments(self.scoring)
         plan = plan_evaluation(model, None, self.budget, **how, gaussian=True, only_score=True)
-        if plan.releases != plan_score(plan.encoder, self.budget):
+        planned = plan_score(plan.encoder, self.budget, *self.measured.planned(self.scoring))
+        if plan.releases != planned:
             raise BudgetError(_NOT_CHARGED)
         run_settings = RunSettings(
             self.budget,
@@ -382,8 +439,8 @@ class _Search:
         found, _ = run_evaluation(EvaluationPreparation, run_settings, given, plan, select)
         return found.whole[self.scoring]
 
-    def report(self, ledger: Ledger, search: Any) -> PrivacyReport:
-        """Return the privacy report of the search."""
+    def report(self, ledger: Ledger, search: Any, winner: int) -> PrivacyReport:
+        """Return the privacy report of the search; `winner` is the number of its candidate."""
         unit = self.domain.unit
         assumptions = (
             *self.assumed,
@@ -401,6 +458,7 @@ class _Search:
             "validation_share": self.share,
             "scoring": self.scoring,
             "epsilon_of_a_run": self.budget.epsilon,
+            **_loss_of(self.estimators[winner]),
         }
         digest = hashlib.sha256(repr((self.candidates, parameters)).encode()).hexdigest()
         report = write_report(
@@ -479,19 +537,32 @@ def _check_candidates(candidates: Any) -> tuple[Mapping[str, Any], ...]:
     return found
 
 
-def _better(target: Any) -> dict[str, str]:
+def _loss_of(estimator: Any) -> dict[str, Any]:
+    """Return the loss of an estimator of a number, with its parameter, if it has one of its own."""
+    given = estimator.get_params(deep=False)
+    loss = given.get("loss")
+    if not isinstance(loss, str) or loss not in losses_of("number") or loss == "squared":
+        return {}
+    name = loss_of("number", loss).parameter
+    return {"loss": loss} | ({name: given.get(name)} if name else {})
+
+
+def _better(target: Any, measured: _Measured) -> dict[str, str]:
     """Return the measures that compare models of a target, and which values of them are better."""
     if isinstance(target, ClassTarget):
         listed = {name: measure.better for name, measure in MEASURES.items()}
     else:
-        known = measures_of(Wanted(target.bounds[0]))
+        wanted = Wanted(target.bounds[0], quantile=measured.quantile)
+        if measured.deviance is not None:
+            wanted = replace(wanted, deviance=measured.planned("deviance")[0])
+        known = measures_of(wanted)
         listed = {name: measure.better for name, measure in known.items()}
     return {name: better for name, better in listed.items() if better is not None}
 
 
-def _check_scoring(scoring: Any, estimator: Any) -> str:
+def _check_scoring(scoring: Any, estimator: Any, measured: _Measured) -> str:
     target = estimator._domain().target
-    known = tuple(_better(target))
+    known = tuple(_better(target, measured))
     if isinstance(target, ClassTarget):
         curves, log_odds = len(target.classes) == 2, hasattr(estimator, "predict_proba")
         having = [(name, MEASURES[name]) for name in known]
@@ -501,7 +572,7 @@ def _check_scoring(scoring: Any, estimator: Any) -> str:
             if (curves or not own.curves) and (log_odds or not own.log_odds)
         )
     if scoring is None:
-        return "auc" if "auc" in known else known[0]
+        return next((name for name in ("auc", "deviance", "pinball") if name in known), known[0])
     if scoring not in known:
         raise ValueError(f"scoring must be one of {', '.join(map(repr, known))}")
     return str(scoring)
@@ -521,9 +592,9 @@ def _with(estimator: Any, candidate: Mapping[str, Any]) -> Any:
     if estimator.domain is None:
         raise ValueError("estimator: a search needs a domain; Domain.learn makes one")
     known = list(estimator.get_params())
-    for name in candidate:
+    for name, value in candidate.items():
         if name not in known:
-            hint = foreign_name_hint(name, known) or did_you_mean(name, known)
+            hint = foreign_name_hint(name, known, value=value) or did_you_mean(name, known)
             hint = hint or f"there are {', '.join(known)}"
             kind = type(estimator).__name__
             raise ValueError(f"candidates: {kind} has no parameter {name!r}; {hint}")

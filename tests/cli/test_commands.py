@@ -76,6 +76,31 @@ def test_intervals_are_columns_of_predictions(tmp_path, run):
     assert "coverage must lie strictly between 0 and 1" in refused.stderr
 
 
+def test_rates_are_a_column_of_predictions(tmp_path, run):
+    domain, data, model = tmp_path / "d.json", tmp_path / "t.parquet", tmp_path / "m"
+    rng = np.random.default_rng(0)
+    years, age = rng.uniform(0.1, 1, 300), rng.uniform(18, 90, 300)
+    frame = pd.DataFrame({"years": years, "age": age, "claims": rng.poisson(years)})
+    frame.to_parquet(data)
+    features = {
+        "years": {"kind": "numeric", "bounds": [0.05, 1]},
+        "age": {"kind": "numeric", "bounds": [18, 90]},
+    }
+    target = {"name": "claims", "bounds": [0, 10]}
+    domain.write_text(json.dumps({"version": 1, "features": features, "target": target}))
+    train = ("train", data, "--domain", domain, "--epsilon", 1, "--set", "n_estimators=4")
+    poisson = ("--set", "loss=poisson")
+    run(*train, "--model", model, *poisson, "--set", "exposure=years")
+    run(*train, "--model", tmp_path / "other", *poisson)
+    run("predict", model, data, "--rate", "--out", tmp_path / "p.parquet")
+    found = pq.read_table(tmp_path / "p.parquet")
+    assert found.column_names == ["prediction", "rate"]
+    rates = load_model(model).predict_rate(frame)
+    np.testing.assert_array_equal(found["rate"].to_numpy(), rates)
+    refused = run("predict", tmp_path / "other", data, "--rate", code=2)
+    assert "--rate: this model was trained without an exposure" in refused.stderr
+
+
 @pytest.mark.parametrize("target", [CLASSES, NUMBER], ids=["classes", "number"])
 def test_train_predict_report(tmp_path, target, run):
     train = run_process if target is CLASSES else run

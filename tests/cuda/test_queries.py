@@ -1,6 +1,7 @@
 """Every answer of a device is that of the processor's own kernels."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,7 +20,8 @@ from privboost.cuda import shard
 from privboost.cuda import trees as routes
 from privboost.cuda.aes import round_keys
 from privboost.cuda.backend import CudaBackend
-from privboost.data.rows import Codes, Layout, Rows
+from privboost.cuda.rows import DeviceRows
+from privboost.data.rows import MOST_IDS, Codes, Layout, Rows
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import CellSums, GramSums, LinearSums, NodeHistograms, TreeSums
 from privboost.engine.updates import Charge, OpenBudgets, Price, SetLabelBins, Start
@@ -226,3 +228,13 @@ def test_lines_of_labels(device, bins, weighted):
         for query in queries(encoder.layout, 1, 1):
             for other in others:
                 need_equal(one, other, query)
+
+
+def test_a_device_refuses_ids_that_would_not_be_told_apart(device):
+    _, blocks = rows_for(CLASSES, False)
+    own = blocks[0].take(np.arange(8))
+    kept = replace(own, ids=range(MOST_IDS - 8, MOST_IDS))
+    assert DeviceRows(device, [kept], 1).first_id == MOST_IDS - 8
+    for first in (MOST_IDS - 7, MOST_IDS):
+        with pytest.raises(ValueError, match="below 2"):
+            DeviceRows(device, [replace(own, ids=range(first, first + 8))], 1)

@@ -56,7 +56,7 @@ def test_every_recipe_gives_the_same_bytes(spark, basic_fit):
 
 
 ALSO = ["sbdt 4, three classes", "DPXGBClassifier 1", "PrivBoostRegressor, units"]
-ALSO += ["PrivBoostRegressor, intervals"]
+ALSO += ["PrivBoostRegressor, intervals", "PrivBoostRegressor, relative"]
 
 
 @pytest.mark.parametrize("name", ALSO)

@@ -27,9 +27,12 @@ OWN = [
     Fit("pairs", "privboost", CLASSES, False, {"interactions": ["age*job", "gain*age"]}),
     Fit("directions", "sbdt", CLASSES, False, {"features": 2, "monotone": {"age": 1, "gain": -1}}),
     Fit("counts", "privboost", NUMBER, True, {"loss": "poisson", "exposure": "age"}),
+    Fit("counts by trees", "sbdt", NUMBER, True, {"loss": "poisson", "extra_estimators": 5}),
+    Fit("medians by trees", "dpxgb", NUMBER, False, {"loss": "absolute"}),
     Fit("quantiles", "privboost", NUMBER, False, {"loss": "quantile", "quantile": 0.9}),
     Fit("votes", "lazybb", CLASSES, False, {"accountant": "rdp"}),
     Fit("intervals", "privboost", NUMBER, False, {"conformal_fraction": 0.5}),
+    Fit("relative", "privboost", NUMBER, False, {"loss": "gamma", "conformal_fraction": 0.5}),
     Fit("linear", "adassp", CLASSES, False, {"class_weight": "balanced"}),
 ]
 FITS = fits.BASIC | {fit.name: fit for fit in OWN}

@@ -36,8 +36,7 @@ from privboost.estimators import privboost
 from privboost.mechanisms import sensitivity
 from privboost.mechanisms.curator import Curator
 from privboost.recipes import lazybb, sarus
-from privboost.recipes.common import probability_calibration
-from privboost.recipes.common.plan import PlanBasis
+from privboost.recipes.common.plan import PlanBasis, counts_release
 from privboost.recipes.common.target_range import PASSES, find_target_range
 from privboost.recipes.privboost import boost_privboost
 from tests.tables import CLASSES, FEATURES, NUMBER, THREE, make_frame
@@ -204,8 +203,16 @@ CASES = [
     (PrivBoostRegressor, WIDE, 1, False, {"loss": "tweedie", "delta": 0.0, "n_estimators": 8}),
     (PrivBoostRegressor, NUMBER, 1, True, {"loss": "gamma", "exposure": "age", "at_once": 2}),
     (PrivBoostRegressor, WIDE, 3, False, {"loss": "quantile", "quantile": 0.8, "n_estimators": 8}),
+    (SBDTRegressor, NUMBER, 2, True, {"loss": "poisson", "extra_estimators": 9, "max_depth": 2}),
+    (SBDTRegressor, WIDE, 1, False, {"loss": "tweedie", "subsample": 0.5, "max_depth": 2}),
+    (SBDTRegressor, WIDE, 3, True, {"loss": "quantile", "quantile": 0.8, "max_depth": 2}),
+    (DPXGBRegressor, NUMBER, 2, False, {"loss": "gamma", "max_depth": 2}),
+    (DPXGBRegressor, WIDE, 1, True, {"loss": "absolute", "max_depth": 2}),
     (PrivBoostClassifier, THREE, 1, False, {"conformal_fraction": 0.5, "n_estimators": 8}),
     (PrivBoostRegressor, WIDE, 1, True, {"conformal_fraction": 0.5, "n_estimators": 8}),
+    (PrivBoostRegressor, WIDE, 1, True, {"loss": "tweedie", "conformal_fraction": 0.5}),
+    (PrivBoostRegressor, NUMBER, 1, False, {"loss": "absolute", "conformal_fraction": 0.5}),
+    (PrivBoostClassifier, CLASSES, 1, True, {"delta": 0.0, "conformal_fraction": 0.5}),
 ]
 
 
@@ -218,7 +225,7 @@ def test_no_release_of_a_fit_moves_by_more_than_it_claims(transcript, case):
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_votes_whose_counts_forget_who_is_replaced_are_caught(transcript, monkeypatch, delta):
     """The twin counts one cell for a row that leaves one and comes to another; all believe it."""
-    honest = probability_calibration.counts_release
+    honest = counts_release
     monkeypatch.setattr(Bound, "of_two", property(lambda own: own))
     monkeypatch.setattr(
         lazybb, "counts_release", lambda *given, **how: replace(honest(*given, **how), cells=1)

@@ -18,6 +18,7 @@ from privboost.losses.base import UNKNOWN_LABEL, LossTable, within_steps
 from privboost.losses.logistic import LOGISTIC
 from privboost.losses.squared import SQUARED_NUMBER
 from privboost.randomness.sampling import Sample
+from privboost.trees.tree import stump
 from tests.engine.test_queries import cells_of, leaves, queries, rows_for, updates
 from tests.hostile import HostileBackend
 from tests.tables import CLASSES, NUMBER, encode_training, make_domain, make_frame
@@ -131,6 +132,32 @@ def test_no_rows_are_put_aside_while_labels_have_bins():
     aside = Sample(np.zeros(32, dtype=np.uint8), 0.5)
     with pytest.raises(ValueError, match="only where states are residuals"):
         shard.apply(UsePart(aside, True))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_put_aside_before_labels_have_bins_count_nowhere(weighted):
+    """As in a fit whose loss has a log link: bins come after rows are put aside, and go at last."""
+    _, blocks = rows_for(NUMBER, weighted)
+    coins = Sample(np.arange(32, dtype=np.uint8), 0.4)
+    (rows,) = [join(blocks)]
+    alone = [rows.take(np.flatnonzero(coins.mask(rows.ids) == side)) for side in (False, True)]
+    every = [SetLabelBins(edges_of(5)), Start(table_of(5))]
+    query = TreeSums((stump(),), statistics=("gradient", "hessian"))
+    for backend in (LocalBackend(blocks), HostileBackend(blocks, 3, 0.4)):
+        backend.apply(UsePart(coins, False))
+        for update in every:
+            backend.apply(update)
+        own = LocalBackend([alone[0]])
+        for update in every:
+            own.apply(update)
+        np.testing.assert_array_equal(backend.sum(query), own.sum(query))
+        squared = SQUARED_NUMBER.table(1.0, 1.0)
+        for update in (SetLabelBins(edges_of(5)[:0]), Start(squared), UsePart(coins, True)):
+            backend.apply(update)
+        aside = LocalBackend([alone[1]])
+        aside.apply(Start(squared))
+        counted = TreeSums((stump(),), statistics=("count",))
+        np.testing.assert_array_equal(backend.sum(counted), aside.sum(counted))
 
 
 def test_classes_have_no_bins():

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privboost.data.rows import join
+from privboost.data.rows import MOST_IDS, id_array, join
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import CellSums, NodeHistograms, TreeSums
 from privboost.engine.updates import Start
@@ -75,3 +75,39 @@ def test_a_range_of_rows_has_the_coins_of_its_rows_one_by_one(start):
     assert [by_id[i] for i in ids] == by_range.tolist()
     words = KeyStream.seeded(6).words(start + 501)[start:]
     np.testing.assert_array_equal(KeyStream.seeded(6).words_at(ids), words)
+
+
+def numbered(ids):
+    _, blocks = rows_for(CLASSES, False)
+    return replace(blocks[0].take(np.arange(len(ids))), ids=ids)
+
+
+def test_ids_that_would_not_be_told_apart_are_refused():
+    last = numbered(range(MOST_IDS - 4, MOST_IDS))
+    assert id_array(last.ids).tolist() == list(last.ids)
+    assert last.take(np.array([3])).ids.tolist() == [MOST_IDS - 1]
+    beyond = numbered(range(MOST_IDS - 3, MOST_IDS + 1))
+    for move in (lambda: beyond.take(np.array([0])), lambda: join([beyond])):
+        with pytest.raises(ValueError, match="below 2"):
+            move()
+
+
+def test_spark_numbers_rows_without_turning_over():
+    shifted = pytest.importorskip("privboost.distributed.spark_worker")._shifted
+    held = numbered(np.arange(4, dtype=np.uint32))
+    assert shifted(held, MOST_IDS - 4).ids.tolist() == list(range(MOST_IDS - 4, MOST_IDS))
+    for first in (MOST_IDS - 3, MOST_IDS, 2 * MOST_IDS):
+        with pytest.raises(ValueError, match="below 2"):
+            shifted(held, first)
+    with pytest.raises(ValueError, match="below 2"):
+        shifted(numbered(range(4)), MOST_IDS - 3).take(np.array([0]))
+    none = held.take(np.arange(0))
+    assert len(shifted(none, 2 * MOST_IDS)) == 0
+
+
+def test_coins_of_consecutive_ids_are_those_of_their_positions_at_any_size():
+    stream, ids = KeyStream(KEY.tobytes()), range(MOST_IDS - 500, MOST_IDS + 500)
+    at = np.arange(ids.start, ids.stop, dtype=np.uint64)
+    own, lower = bernoulli_mask(stream, ids, 0.3), bernoulli_mask(stream, range(500), 0.3)
+    np.testing.assert_array_equal(own, bernoulli_mask(stream, at, 0.3))
+    assert (own[500:] != lower).any()

@@ -15,9 +15,17 @@ from privboost import (
     SBDTClassifier,
     SBDTRegressor,
 )
-from privboost.estimators.foreign_parameters import _ANSWERS, _OF_NAME, foreign_name_hint
+from privboost.estimators.foreign_parameters import (
+    _ANSWERS,
+    _NO_LOSSES,
+    _OF_NAME,
+    _SPELLINGS,
+    foreign_loss_hint,
+    foreign_name_hint,
+)
+from privboost.losses.base import losses_of
 from privboost.recipes import ESTIMATORS
-from tests.tables import make_domain, make_frame
+from tests.tables import CLASSES, NUMBER, make_domain, make_frame
 
 KINDS = {name: getattr(privboost, name) for name in ESTIMATORS}
 
@@ -67,6 +75,14 @@ def test_every_estimator_answers_all_of_them(name):
         (PrivBoostClassifier, "seed", "here it is random_state"),
         (PrivBoostClassifier, "scale_pos_weight", "here it is class_weight, public weights"),
         (LazyBBClassifier, "class_weight", "there are no weights of classes"),
+        (PrivBoostRegressor, "quantile_alpha", 'here it is quantile, the level of loss="quantile"'),
+        (PrivBoostRegressor, "alpha", "here it is quantile, .* no L1 penalty"),
+        (SBDTRegressor, "alpha", "no L1 penalty"),
+        (PrivBoostRegressor, "tweedie_variance_power", "here it is power"),
+        (PrivBoostRegressor, "offset", "here it is exposure: .* a log link, is the only offset"),
+        (PrivBoostClassifier, "base_margin", "here it is init_share: .* no row has one of its own"),
+        (SBDTRegressor, "max_delta_step", "here it is leaf_clip"),
+        (PrivBoostRegressor, "aft_loss_distribution_scale", "PrivBoostSurvival"),
     ],
 )
 def test_constructors_and_set_params(kind, name, words):
@@ -115,6 +131,61 @@ def test_candidates_of_a_search():
     estimator = PrivBoostClassifier(domain=make_domain())
     with pytest.raises(ValueError, match="here it is n_estimators"):
         PrivateSearchCV(estimator, [{"num_boost_round": 3}], 1.0, 1e-6).fit(make_frame(20))
+
+
+@pytest.mark.parametrize(
+    ("kind", "loss", "hint"),
+    [
+        (PrivBoostRegressor, "count:poisson", 'here it is loss="poisson"'),
+        (PrivBoostRegressor, "reg:squarederror", 'here it is loss="squared"'),
+        (PrivBoostRegressor, "regression_l1", 'here it is loss="absolute"'),
+        (PrivBoostRegressor, "MAE", 'here it is loss="absolute"'),
+        (PrivBoostRegressor, "Poisson", 'here it is loss="poisson"'),
+        (PrivBoostRegressor, "reg:quantileerror", 'here it is loss="quantile"'),
+        (PrivBoostRegressor, "reg:tweedie", 'here it is loss="tweedie"'),
+        (PrivBoostRegressor, "mape", "parts of the label"),
+        (PrivBoostRegressor, "huber", "gradient_clip"),
+        (PrivBoostRegressor, "survival:aft", "PrivBoostSurvival"),
+        (PrivBoostRegressor, "survival:cox", "partial likelihood .* PrivBoostSurvival"),
+        (PrivBoostRegressor, "binary:logistic", 'loss="logistic" is for classes'),
+        (SBDTClassifier, "binary:logistic", 'here it is loss="logistic"'),
+        (SBDTClassifier, "poisson", 'loss="poisson" is for numbers'),
+        (SBDTClassifier, "rank:pairwise", "ranking"),
+    ],
+)
+def test_losses_of_other_libraries(kind, loss, hint, tmp_path):
+    target = NUMBER if kind._task == "number" else CLASSES
+    ledger = tmp_path / "ledger"
+    model = kind(1.0, 1e-6, make_domain(target), loss=loss, ledger=ledger)
+    with pytest.raises(ValueError, match=f"^loss: '{loss}' is not known; .*{hint}"):
+        model.fit(make_frame(20, target=target))
+    assert not ledger.exists()
+
+
+def test_an_objective_is_answered_with_its_value():
+    with pytest.raises(TypeError, match="'count:poisson' is called \"poisson"):
+        PrivBoostRegressor(objective="count:poisson")
+    with pytest.raises(ValueError, match='called "absolute"'):
+        PrivBoostRegressor().set_params(objective="mae")
+    with pytest.raises(TypeError, match="PrivBoostSurvival"):
+        PrivBoostRegressor(objective="survival:aft")
+    with pytest.raises(TypeError, match="here it is loss, with its own values"):
+        PrivBoostRegressor(objective="colour")
+    with pytest.raises(TypeError, match="the loss follows the target"):
+        PrivBoostClassifier(objective="binary:logistic")
+
+
+def test_each_spelling_is_of_one_loss_that_there_is():
+    known = {*losses_of("classes"), *losses_of("number")}
+    names = [name for names in _SPELLINGS.values() for name in names.split()]
+    names += [name for names in _NO_LOSSES for name in names.split()]
+    assert len(names) == len(set(names))
+    assert not known & set(names)
+    assert set(_SPELLINGS) <= known
+    for target in ("classes", "number"):
+        for loss in losses_of(target):
+            assert foreign_loss_hint(loss, losses_of(target)) == ""
+    assert foreign_loss_hint("colour", known) == foreign_loss_hint(None, known) == ""
 
 
 def test_any_other_name_has_no_answer():

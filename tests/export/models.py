@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -11,10 +12,11 @@ import pandas as pd
 
 import privboost
 from privboost import Domain, load_model
+from privboost._core.grid import SCORE_STEPS
 from privboost.data.encoding import Encoder
 from privboost.models.additive import AdditiveScores
-from privboost.models.intervals import Nonconformity
-from privboost.models.model import Model
+from privboost.models.intervals import Nonconformity, RelativeScale
+from privboost.models.model import Model, model_bytes, read_model
 from tests.stored import FOLDER, table_of
 from tests.tables import make_frame
 
@@ -75,4 +77,28 @@ def models_with_intervals() -> dict[str, Model]:
         for last in (0.0, 900.0):
             residuals = Nonconformity(edges, np.array([5000.0, 100.0, last]), 1.0)
             made[f"{scale} {bounds} {last:g}"] = replace(model, nonconformity=residuals)
+    for power, bounds in ((1.0, [-2, 10]), (1.5, [0, 1e6]), (2.0, [0.1, 3])):
+        target = {"name": "lower", "bounds": bounds}
+        model = made_model({"upper": {"kind": "numeric", "bounds": [0, 1]}}, target)
+        scale_ = RelativeScale(power, -(2**15), round(math.log(bounds[1]) * SCORE_STEPS))
+        for last in (0.0, 900.0):
+            residuals = Nonconformity(edges, np.array([5000.0, 100.0, last]), 1.0, scale_)
+            own = replace(model, nonconformity=residuals, link="log")
+            made[f"power {power} {bounds} {last:g}"] = read_model(model_bytes(own), "")
+    return made
+
+
+def models_with_sets() -> dict[str, Model]:
+    """Return models of classes with prediction sets: of some, of the best alone, and of all."""
+    made = {}
+    for classes in (["a", "b"], ["it's", "b", "c d"], [0, 1, 2, 3]):
+        target = {"name": "in_set", "classes": classes}
+        model = made_model({"in set b": {"kind": "numeric", "bounds": [0, 1]}}, target)
+        for edge in (-(2**30), -30_000, 0, 20_000):
+            for last in (0.0, 900.0):
+                edges = np.array([edge], dtype=np.int32)
+                found = Nonconformity(edges, np.array([5000.0, last]), 1.0)
+                made[f"{len(classes)} classes {edge} {last:g}"] = replace(
+                    model, nonconformity=found
+                )
     return made

@@ -16,6 +16,7 @@ from tests.export.models import (
     STORED,
     made_model,
     models_with_intervals,
+    models_with_sets,
     rows_of,
     stored_model,
 )
@@ -61,6 +62,14 @@ def test_intervals(model, tmp_path):
     found, _ = run_onnx(model, frame, tmp_path / "m.onnx")
     ends = np.stack([found["lower"], found["upper_"]], axis=1)  # the domain has a feature "upper"
     np.testing.assert_allclose(ends, model.predict_interval(frame), rtol=1e-12)
+    check(model, frame, tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize("model", models_with_sets().values(), ids=[*models_with_sets()])
+def test_sets(model, tmp_path):
+    frame = pd.DataFrame({"in set b": [*np.linspace(0, 1, 40), np.nan]})
+    found, _ = run_onnx(model, frame, tmp_path / "m.onnx")
+    np.testing.assert_array_equal(found["in_set"], model.predict_set(frame))
     check(model, frame, tmp_path / "m.onnx")
 
 

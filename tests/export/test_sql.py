@@ -13,6 +13,7 @@ from tests.export.models import (
     STORED,
     made_model,
     models_with_intervals,
+    models_with_sets,
     rows_of,
     stored_model,
 )
@@ -43,6 +44,15 @@ def test_intervals(model, run):
     found = run(sql_text(model), frame)
     ends = found[["lower_", "upper_"]]  # the domain has such names
     np.testing.assert_allclose(ends, model.predict_interval(frame), rtol=1e-12)
+    check(model, frame, run)
+
+
+@pytest.mark.parametrize("model", models_with_sets().values(), ids=[*models_with_sets()])
+def test_sets(model, run):
+    frame = pd.DataFrame({"in set b": [*np.linspace(0, 1, 40), np.nan]})
+    found = run(sql_text(model), frame)
+    sets = found[[name for name in found.columns[1:] if name.startswith("in set")]]
+    np.testing.assert_array_equal(sets.to_numpy(), model.predict_set(frame))
     check(model, frame, run)
 
 

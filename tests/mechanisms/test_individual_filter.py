@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privboost._core.grid import BUDGET_STEPS, CLIP_STEPS, WEIGHT_CLASSES, WEIGHT_STEPS
+from privboost._core.grid import BUDGET_STEPS, CLIP_STEPS, LABEL_STEPS, WEIGHT_CLASSES, WEIGHT_STEPS
 from privboost.accounting.accountants import GdpAccountant, RdpAccountant
 from privboost.accounting.events import Planned
 from privboost.accounting.formulas import gdp_epsilon, rdp_to_epsilon, subsampled_gaussian_rdp
@@ -13,7 +13,16 @@ from privboost.data.encoding import Encoder
 from privboost.data.rows import initial_states, join
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import GRADIENT_HESSIAN, TreeSums
-from privboost.engine.updates import AddCellValues, Charge, OpenBudgets, Price, Start, UseLoss
+from privboost.engine.updates import (
+    AddCellValues,
+    Charge,
+    OpenBudgets,
+    Price,
+    SetLabelBins,
+    Start,
+    UseLoss,
+)
+from privboost.losses.base import loss_of
 from privboost.losses.logistic import LOGISTIC
 from privboost.losses.squared import SQUARED_NUMBER
 from privboost.mechanisms.individual_filter import Payments, charge_table
@@ -31,6 +40,14 @@ BUDGETS = [(GAUSSIAN, EVENT), (RENYI, SAMPLED)]
 
 def table_of(budget, loss, event, statistics=GRADIENT_HESSIAN):
     return charge_table(budget, event, loss, statistics, weighted=True)
+
+
+EDGES = np.linspace(-0.9, 0.9, 20) * LABEL_STEPS
+
+
+def counted(clip=3.0):
+    """The Poisson loss with a line for each bin of labels between edges."""
+    return loss_of("number", "poisson").label_table(np.arange(21) / 4, clip, 2.0)
 
 
 def rows_for(target, weighted):
@@ -52,11 +69,13 @@ def steps(encoder, rounds):
     ]
 
 
-def run(backend, encoder, loss, budget, event, rounds=30):
+def run(backend, encoder, loss, budget, event, rounds=30, table=None):
     """Sums of all active rows, round by round."""
+    if loss.lines > 3:
+        backend.apply(SetLabelBins(EDGES.astype(np.int32)))
     backend.apply(Start(loss))
     backend.apply(OpenBudgets())
-    backend.apply(Price(0, (table_of(budget, loss, event),)))
+    backend.apply(Price(0, (table_of(budget, loss, event) if table is None else table,)))
     answers = []
     for step in steps(encoder, rounds):
         backend.apply(Charge(0))
@@ -74,26 +93,48 @@ def cost_of(budget, event, share):
 
 
 @pytest.mark.parametrize(("budget", "event"), BUDGETS, ids=["gaussian", "renyi"])
-@pytest.mark.parametrize("target", [CLASSES, NUMBER], ids=["classes", "number"])
+@pytest.mark.parametrize("target", [CLASSES, NUMBER, "bins"], ids=["classes", "number", "bins"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_no_row_exceeds_its_budget_and_the_sums_are_of_those_who_pay(
     budget, event, target, weighted
 ):
     """A reference that pays each row's exact cost in floating point."""
-    encoder, blocks = rows_for(target, weighted)
+    spent, charged, dropped, active = spend(budget, event, target, weighted)
+    assert (spent <= 1.0).all()
+    assert dropped > 0
+    assert active.any()
+    # Rounding up costs little: who was dropped had nearly spent its budget.
+    assert (charged / BUDGET_STEPS >= spent).all()
+
+
+def test_charges_that_do_not_see_the_label_are_caught():
+    """The twin charges all rows as if their label were in the first bin."""
+    budget, event = BUDGETS[0]
+    table = table_of(budget, counted(), event)
+    table[:, :-1] = table[:, :1]
+    spent, *_ = spend(budget, event, "bins", False, table)
+    assert (spent > 1.0).any()
+
+
+def spend(budget, event, target, weighted, table=None):
+    """Run with a table of charges; return what rows spent and were charged, and who was dropped."""
+    binned = target == "bins"
+    encoder, blocks = rows_for(NUMBER if binned else target, weighted)
     loss = LOGISTIC.table(0.3, 0.1) if target is CLASSES else SQUARED_NUMBER.table(0.3, 1.0)
-    got = run(LocalBackend(blocks), encoder, loss, budget, event)
+    loss = counted() if binned else loss
+    got = run(LocalBackend(blocks), encoder, loss, budget, event, table=table)
 
     block = join(blocks)
     state = np.zeros(len(block), dtype=np.int64)
-    if block.minus_label is not None:
+    if block.minus_label is not None and not binned:
         state += initial_states(block.minus_label)
     weight = np.ones(len(block)) if block.weight is None else block.weight / WEIGHT_STEPS
     spent, charged = np.zeros(len(block)), np.zeros(len(block), dtype=np.int64)
-    table = table_of(budget, loss, event)
-    line = np.where(block.label == 255, 2, (block.label == 1) if target is CLASSES else 0).astype(
-        int
-    )
+    table = table_of(budget, loss, event) if table is None else table
+    own = (block.label == 1) if target is CLASSES else np.zeros(len(block))
+    if binned:
+        own = (EDGES.astype(np.int32)[:, None] <= -block.minus_label[None].astype(int)).sum(axis=0)
+    line = np.where(block.label == 255, loss.lines - 1, own).astype(int)
     whole = np.ones(len(block), dtype=int) if block.weight is None else block.weight.astype(int)
     dropped = 0
     for answer, step in zip(got, steps(encoder, 30), strict=True):
@@ -112,11 +153,7 @@ def test_no_row_exceeds_its_budget_and_the_sums_are_of_those_who_pay(
             answer[0], [(g * whole * active).sum(), (h * whole * active).sum()]
         )
         state = state + step.value_of[block.column(0)]
-    assert (spent <= 1.0).all()
-    assert dropped > 0
-    assert active.any()
-    # Rounding up costs little: who was dropped had nearly spent its budget.
-    assert (charged / BUDGET_STEPS >= spent).all()
+    return spent, charged, dropped, active
 
 
 def test_a_killed_shard_remembers_who_has_paid():

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from privboost.mechanisms import curator
-from privboost.recipes import privboost
-from privboost.recipes.common import feature_posteriors, interactions
+from privboost.recipes.common import feature_posteriors, interactions, scale
 from privboost.recipes.common import posterior_kernels as posterior_kernels
 from privboost.recipes.common.posterior import Effect, StepDamping
 
@@ -38,7 +37,7 @@ def _record(tape, patch):
     weigh, leaves, start = (
         posterior_kernels.weigh_variances,
         interactions.leaf_values,
-        privboost.release_initial_scores,
+        scale.release_initial_scores,
     )
     damp, noise = StepDamping.damp, curator.SAMPLERS["discrete_gaussian"]
     patch.setattr(
@@ -95,7 +94,7 @@ def _record(tape, patch):
     patch.setattr(StepDamping, "damp", heed_again)
     patch.setattr(posterior_kernels, "weigh_variances", weigh_again)
     patch.setattr(interactions, "leaf_values", leaves_again)
-    patch.setattr(privboost, "release_initial_scores", start_again)
+    patch.setattr(scale, "release_initial_scores", start_again)
     patch.setitem(curator.SAMPLERS, "discrete_gaussian", lambda *a: noise(*a) * (not tape.playing))
 
 

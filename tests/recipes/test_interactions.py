@@ -9,8 +9,14 @@ from privboost import PrivBoostClassifier, PrivBoostRegressor
 from privboost._core.grid import SCORE_STEPS
 from privboost.federated.agreement import shared_parameters
 from privboost.recipes.common.allowed_interactions import Allowed
-from privboost.recipes.common.interactions import CodeQuantiles, Interactions
+from privboost.recipes.common.interactions import (
+    CodeQuantiles,
+    InteractionRule,
+    Interactions,
+    add_differences,
+)
 from privboost.recipes.common.posterior import (
+    FOCUS,
     VARIANCES,
     Effect,
     Noise,
@@ -18,7 +24,6 @@ from privboost.recipes.common.posterior import (
     leaf_values,
     prior_of,
 )
-from privboost.recipes.privboost import InteractionRule
 from tests.hostile import HostileBackend
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
@@ -99,7 +104,7 @@ def test_features_of_a_large_effect_are_looked_at_more_often():
     large, none = place_of([-1.0, 1.0], [1, 1], 0), place_of([0.0, 0.0], [1, 1], 0)
     own, generator = joined([large, none, none, none]), np.random.default_rng(0)
     seen = np.concatenate([own.next_trees(1, generator)[0].feature for _ in range(50)])
-    assert (seen == 0).mean() == pytest.approx(0.7 + 0.3 / 4, abs=0.02)
+    assert (seen == 0).mean() == pytest.approx(FOCUS + (1 - FOCUS) / 4, abs=0.02)
     even = joined([none] * 4)
     seen = np.concatenate([even.next_trees(1, generator)[0].feature for _ in range(50)])
     assert np.bincount(seen, minlength=4).min() > 0.2 * len(seen)
@@ -145,6 +150,36 @@ def test_a_pair_is_pooled_and_a_tree_is_told_once():
     trees = own.next_trees(3, generator)
     told = own.observe_trees(trees, np.zeros((3, trees[0].n_leaves, 2)))
     assert (told == [grown.published for grown in own.trees]).all()
+
+
+def test_differences_of_children_are_estimated_without_bias():
+    """Of three features one matters: its nodes differ by 1, others by noise and sampling alone."""
+    rng = np.random.default_rng(4)
+    features, found = np.array([0, 1, 1, 2, 2, 2, 2]), np.zeros((2, 3))
+    weight, noise = np.full(8, 500.0), 15.0
+    truth = np.repeat([0.5, -0.5, 0.5, -0.5], 2)  # by child of the second level
+    for _ in range(4000):
+        sampled = rng.normal(truth * weight, np.sqrt(weight)) + rng.normal(0, noise, 8)
+        add_differences(features, sampled, weight, noise, 1.0, 1.0, 3.0, found)
+    mean, error = found[1] / found[0], np.sqrt(2 / found[0])
+    assert abs(mean[1] - 1) < 0.01
+    assert (np.abs(mean[[0, 2]]) < 5 * error[[0, 2]]).all()
+    before = found.copy()
+    add_differences(features, sampled, np.zeros(8), noise, 1.0, 1.0, 3.0, found)
+    np.testing.assert_array_equal(found, before)  # children of no rows tell nothing
+
+
+@pytest.mark.parametrize("of", [2, 3])
+def test_a_parity_is_found(of):
+    """No single feature shows it, nor any pair one of three: trees find whose nodes differ."""
+    rng = np.random.default_rng(of)
+    values = rng.random((50_000, 10))
+    label = (values[:, :of] > 0.5).sum(axis=1) % 2
+    features = {f"x{k}": {"kind": "numeric", "bounds": [0, 1]} for k in range(10)}
+    form = {"version": 1, "features": features, "target": {"name": "y", "classes": [0, 1]}}
+    model = PrivBoostClassifier(1.0, 1e-6, form, random_state=0)
+    model.fit(values[:40_000], label[:40_000])
+    assert model.score(values[40_000:], label[40_000:]) > 0.82
 
 
 def test_the_part_of_interactions_grows_with_what_they_could_tell():

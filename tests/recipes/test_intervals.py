@@ -6,9 +6,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
+from scipy.special import ndtri
 
 from privboost import (
+    BudgetStore,
     Domain,
     DPXGBRegressor,
     ModelFileError,
@@ -19,17 +22,31 @@ from privboost import (
 )
 from privboost._core.errors import BudgetError
 from privboost._core.grid import CLIP_STEPS, FULL_RANGE, LABEL_STEPS, SCORE_STEPS, Contribution
-from privboost.accounting.accountants import GdpAccountant, PldAccountant, RdpAccountant
+from privboost.accounting.accountants import (
+    ACCOUNTANTS,
+    GdpAccountant,
+    PldAccountant,
+    PureAccountant,
+    RdpAccountant,
+)
 from privboost.accounting.events import Planned, Selection
 from privboost.accounting.ledger import Ledger
 from privboost.accounting.noisy_sums import (
     GaussianRelease,
     LaplaceRelease,
+    ParallelLaplaceRelease,
     ParallelRelease,
     ThresholdRelease,
 )
 from privboost.data.encoding import Encoder
-from privboost.data.rows import LARGEST_RESIDUAL, absolute_residuals, initial_states
+from privboost.data.loading import load_rows
+from privboost.data.rows import (
+    LARGEST_RESIDUAL,
+    RelativeResiduals,
+    absolute_residuals,
+    initial_states,
+)
+from privboost.data.targets import NumberTarget
 from privboost.engine import shard
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import CellSums, ScoreCounts
@@ -38,7 +55,7 @@ from privboost.losses.base import UNKNOWN_LABEL
 from privboost.losses.logistic import LOGISTIC
 from privboost.losses.squared import SQUARED_NUMBER
 from privboost.mechanisms.curator import Curator
-from privboost.models.intervals import NOISE_PROBABILITY, Nonconformity
+from privboost.models.intervals import NOISE_PROBABILITY, Nonconformity, RelativeScale
 from privboost.models.model import model_bytes, read_model
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.sampling import Sample
@@ -101,6 +118,121 @@ def test_events_that_are_not_covered_are_refused():
     for twin in twins:
         with pytest.raises(ValueError, match=r"cover|fraction|sampling"):
             replace(fine, **twin)
+
+
+PURE = LaplaceRelease("training", 8.0, CLIP_STEPS, 1, 1, (0.8, 0.2))
+
+
+def purely(part, what="nonconformity", copies=4, fraction=0.3):
+    return ParallelLaplaceRelease.of(what, PURE, copies, part, fraction, CLIP_STEPS)
+
+
+def test_a_parallel_laplace_release_costs_what_all_that_cover_it_spend_together():
+    plan, parallel = [Planned(PURE, 4)], [purely(0.1, "rough"), purely(0.9, "fine")]
+    cost = PureAccountant().cost(plan, 0.0)
+    assert cost == pytest.approx(0.5)
+    assert PureAccountant().cost([*plan, *(Planned(event, 1) for event in parallel)], 0.0) == cost
+    alone = [LaplaceRelease(e.what, e.noise, e.steps, 1, 1, (1.0,)) for e in parallel]
+    own = PureAccountant().cost([Planned(event, 1) for event in alone], 0.0)
+    assert 0.999 * cost < own <= cost
+    ledger = Ledger(1.0, 0.0, PureAccountant())
+    ledger.reserve([*plan, *(Planned(event, 1) for event in parallel)])
+    assert ledger.check_parallel(0.3) == frozenset(parallel)
+
+
+def test_no_other_theory_covers_a_parallel_laplace_release():
+    """By Rényi divergences one release of a large ε costs more than many of small ones."""
+    event = purely(1.0, copies=400)
+    many, one = Planned(PURE, 400), LaplaceRelease("one", event.noise, CLIP_STEPS, 1, 1, (1.0,))
+    assert RdpAccountant().cost([many], 1e-6) < RdpAccountant().cost([Planned(one, 1)], 1e-6)
+    for name, accountant in ACCOUNTANTS.items():
+        assert accountant().covers(event) == (name == "pure"), name
+    assert event.rdp(2) is event.mu is None
+    with pytest.raises(ValueError, match="does not cover"):
+        Ledger(1e6, 1e-6, RdpAccountant()).reserve([many, Planned(event, 1)])
+
+
+def test_laplace_events_that_are_not_covered_are_refused():
+    fine = purely(0.5)
+    assert fine.noise == pytest.approx(PURE.noise / 2)
+    assert fine.scaled(3.0).covered_by.noise == 3 * PURE.noise
+    twins = [
+        {"noise": 0.99 * fine.noise},
+        {"part": 0.4},
+        {"part": 1.1},
+        {"copies": 3},
+        {"copies": 0},
+        {"rows": 2},
+        {"fraction": 0.0},
+        {"fraction": 1.0},
+        {"sampling_rate": 0.5},
+        {"relation": "replace one protected unit"},
+        {"covered_by": PURE.scaled(1.1)},
+        {"covered_by": replace(PURE, sampling_rate=0.5)},
+        {"covered_by": TRAINING},
+        {"covered_by": purely(1.0)},
+    ]
+    for twin in twins:
+        with pytest.raises(ValueError, match=r"cover|fraction|sampling|[rR]elation"):
+            replace(fine, **twin)
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        [Planned(purely(1.0), 1)],
+        [Planned(PURE, 3), Planned(purely(1.0), 1)],
+        [Planned(PURE, 4), Planned(purely(0.6), 2)],
+        [Planned(PURE, 4), Planned(purely(0.5), 1), Planned(purely(0.6, "more"), 1)],
+        [Planned(PURE, 4), Planned(purely(0.1, copies=2), 1), Planned(purely(0.5, "more"), 1)],
+        [Planned(PURE.scaled(0.5), 4), Planned(purely(1.0), 1)],
+    ],
+)
+def test_a_ledger_refuses_pure_plans_that_do_not_cover(plan):
+    with pytest.raises(BudgetError, match="parallel"):
+        Ledger(1e6, 0.0, PureAccountant()).reserve(plan)
+
+
+def test_pure_releases_leave_out_units_put_aside():
+    ledger = Ledger(1e6, 0.0, PureAccountant())
+    start = LaplaceRelease("start", 3.0, CLIP_STEPS, 1, 1, (0.5, 0.5))
+    event = purely(1.0)
+    ledger.reserve([Planned(start, 2), Planned(PURE, 4), Planned(event, 1)])
+    curator = Curator(LocalBackend(blocks_of()), ledger, KeyStream.seeded(1), Contribution())
+    curator.publish(Start(SQUARED_NUMBER.table(0.3, 1.0)))
+    whole = measure(curator, start)[..., 1].sum()
+    curator.put_aside(0.3, event)
+    assert measure(curator, start)[..., 1].sum() < 0.85 * whole
+    for _ in range(4):
+        measure(curator, PURE)
+    curator.use_aside()
+    with pytest.raises(ValueError, match="not of the units that count now"):
+        measure(curator, PURE)
+    curator.sums(ScoreCounts(EDGES, 1), event)
+    late = Ledger(1e6, 0.0, PureAccountant())
+    late.reserve([Planned(PURE, 4), Planned(event, 1)])
+    curator = Curator(LocalBackend(blocks_of()), late, KeyStream.seeded(1), Contribution())
+    curator.publish(Start(SQUARED_NUMBER.table(0.3, 1.0)))
+    measure(curator, PURE)  # one of four, in which units were that would be put aside
+    with pytest.raises(BudgetError, match="spent already: training"):
+        curator.put_aside(0.3, event)
+
+
+def test_an_account_by_renyi_divergences_refuses_pure_intervals(tmp_path):
+    account = BudgetStore(tmp_path / "store.db").open("rows", 5.0, 1e-5, filter="renyi")
+    model = PrivBoostRegressor(1.0, 0.0, domain_of(), conformal_fraction=0.3, budget=account)
+    with pytest.raises(BudgetError, match="divergence"):
+        model.fit(table(300))
+    assert not account.balance().entries
+
+
+@pytest.mark.parametrize("weights", [[1.0], [1.0, 1.0], [1.0, 0.3, 0.1], [0.2] * 30])
+def test_the_margin_holds_for_laplace_noise(weights):
+    """A sum of Laplace noise lies below its margin as rarely as Gaussian noise, or more rarely."""
+    rng, weights = np.random.default_rng(len(weights)), np.array(weights)
+    sums = rng.laplace(0, 1, (200_000, len(weights))) @ weights
+    margin = -ndtri(NOISE_PROBABILITY) * math.sqrt(2 * float(weights @ weights))
+    assert np.mean(sums < -margin) < NOISE_PROBABILITY + 0.002
 
 
 @pytest.mark.parametrize(
@@ -235,7 +367,7 @@ def test_only_sums_that_leave_units_out_are_released_once_some_are_put_aside():
     curator.put_aside(0.3, aside(1.0))
     with pytest.raises(ValueError, match="texts of units put aside"):
         curator.threshold(1, texts, KeyStream.seeded(2))
-    with pytest.raises(ValueError, match="only Gaussian sums"):
+    with pytest.raises(ValueError, match="only noisy sums"):
         curator._charge_event(votes)
 
 
@@ -247,13 +379,13 @@ def test_units_of_several_rows_are_not_put_aside_in_part():
 # Which rows count
 
 
-def counts_of(backend, coins=COINS, cells=EDGES):
+def counts_of(backend, coins=COINS, cells=EDGES, relative=None):
     """Return the counts of rows that train, and of those put aside, by score."""
     query = ScoreCounts(cells, 1)
     backend.apply(Start(SQUARED_NUMBER.table(0.3, 1.0)))
     backend.apply(UsePart(coins, False))
     train = backend.sum(query)[:, 0, 0]
-    backend.apply(UsePart(coins, True))
+    backend.apply(UsePart(coins, True, relative))
     return train, backend.sum(query)[:, 0, 0]
 
 
@@ -293,18 +425,20 @@ def test_the_message_travels_in_bytes():
     assert (update.aside, update.put_aside.same_as(COINS)) == (True, True)
 
 
-def changes(without):
+def changes(without, relative=None):
     """Return by how much the sums of both sides change without each of some rows."""
     (block,) = blocks_of(60, block_rows=100)
-    whole = counts_of(LocalBackend([block]))
+    whole = counts_of(LocalBackend([block]), relative=relative)
     for row in without:
         fewer = block.take(np.delete(np.arange(len(block)), row))
-        parts = zip(whole, counts_of(LocalBackend([fewer])), strict=True)
+        parts = zip(whole, counts_of(LocalBackend([fewer]), relative=relative), strict=True)
         yield [int(np.abs(all_ - some).sum()) for all_, some in parts]
 
 
-def test_a_row_moves_the_sums_of_one_side_by_its_own_count():
-    found = list(changes(range(60)))
+@pytest.mark.parametrize("relative", [False, True])
+def test_a_row_moves_the_sums_of_one_side_by_its_own_count(relative):
+    scale = RelativeScale.of(1.5, 0, 10.0).residuals(NumberTarget("y", (-2.0, 10.0)))
+    found = list(changes(range(60), scale if relative else None))
     assert all(sorted(each) in ([0, 0], [0, CLIP_STEPS]) for each in found)
     assert all(any(each[side] for each in found) for side in (0, 1))
 
@@ -340,6 +474,112 @@ def test_residuals_are_of_labels_that_are_not_clipped(span):
     middle, half = (span[0] + span[1]) / 2, (span[1] - span[0]) / 2
     exact = np.abs((minus_label + middle) / half * SCORE_STEPS + scores)
     assert (np.abs(found - np.minimum(exact, LARGEST_RESIDUAL)) <= 1).all()
+
+
+# Relative residuals
+
+
+SCALES = [
+    (1.0, (0.0, 20.0), 0),
+    (1.5, (-3.0, 1e6), 4 * SCORE_STEPS),
+    (2.0, (0.1, 3.0), -SCORE_STEPS),
+    (1.0, (0.0, 1e-4), round(math.log(1e-6) * SCORE_STEPS)),
+    (2.0, (0.0, 1e50), round(math.log(1e45) * SCORE_STEPS)),
+]
+
+
+def drawn(power, bounds, middle, rows=4000, seed=1):
+    """Return a scale, labels as they are and as they are coded, and scores about the middle."""
+    rng, target = np.random.default_rng(seed), NumberTarget("y", bounds)
+    scale = RelativeScale.of(power, middle, bounds[1])
+    scores = rng.integers(-5 * SCORE_STEPS, 5 * SCORE_STEPS, rows) + middle
+    scores[:4] = [middle - 2**21, middle + 2**21, scale.top, scale.top + 1]
+    means = np.exp(np.minimum(scores, scale.top) / SCORE_STEPS)
+    labels = np.clip(means * rng.gamma(0.5, 2.0, rows), *bounds)
+    labels[4:8] = bounds[0], bounds[1], 0.0, means[7]
+    minus_label = target.code(pa.chunked_array([labels])).minus_label
+    return scale, target, labels, minus_label, scores
+
+
+@pytest.mark.parametrize("case", SCALES)
+def test_relative_residuals_are_those_of_predictions(case):
+    scale, target, labels, minus_label, scores = drawn(*case)
+    found = scale.residuals(target).of(scores, minus_label) / SCORE_STEPS
+    unit = math.exp(scale.middle / SCORE_STEPS)
+    low, high = scale.limits
+    means = np.exp(np.clip(scores / SCORE_STEPS, low, high)) / unit
+    exact = np.abs(np.clip(labels, *target.bounds) / unit - means) * means ** (-scale.power / 2)
+    label_step = target.middle_and_half()[1] / LABEL_STEPS
+    far = 0.003 * (means + np.abs(labels) / unit) + 4 * label_step / unit
+    far = far * means ** (-scale.power / 2) + 1e-3
+    known = exact < LARGEST_RESIDUAL / SCORE_STEPS * 0.99
+    assert known.mean() > 0.9
+    assert (np.abs(found - exact) <= far)[known].all()
+    assert (found[~known] > 0.9 * LARGEST_RESIDUAL / SCORE_STEPS).all()
+
+
+@pytest.mark.parametrize("case", SCALES)
+@pytest.mark.parametrize("edge", [700, 30_000, 90_000, 10**7])
+def test_a_label_whose_residual_is_below_the_edge_is_within_its_interval(case, edge):
+    """The step of the proof that rounding might break."""
+    scale, target, labels, minus_label, scores = drawn(*case)
+    below = scale.residuals(target).of(scores, minus_label) < edge
+    means = np.exp(np.clip(scores / SCORE_STEPS, *scale.limits))
+    half = target.middle_and_half()[1]
+    low, high = (
+        a * means + b * means ** (scale.power / 2) + c for a, b, c in scale.terms(edge, half)
+    )
+    labels = np.clip(labels, *target.bounds)
+    assert below.any()
+    assert ((low <= labels) & (labels <= high))[below].all()
+    # And hardly wider than need be.
+    outside = scale.residuals(target).of(scores, minus_label) > 1.05 * edge + 0.02 * SCORE_STEPS * (
+        1 + means / math.exp(scale.middle / SCORE_STEPS)
+    )
+    if case[2] == 0:
+        assert not ((low <= labels) & (labels <= high))[outside].any()
+
+
+def test_lines_that_do_not_fit_have_the_largest_residuals():
+    target = NumberTarget("y", (0.0, 1e50))
+    lines = RelativeScale.of(2.0, -100 * SCORE_STEPS, 1e50).residuals(target)
+    label = np.array([0, LABEL_STEPS, -LABEL_STEPS], dtype=np.int32)
+    scores = np.full(3, -110 * SCORE_STEPS)
+    assert (lines.of(scores, label) == LARGEST_RESIDUAL).all()
+
+
+def test_relative_residuals_travel_in_bytes():
+    lines = RelativeScale.of(1.0, 0, 20.0).residuals(NumberTarget("y", (0.0, 20.0)))
+    update = Update.from_bytes(UsePart(COINS, True, lines).to_bytes())
+    for name in ("first", "bits", "slope", "shift", "offset"):
+        np.testing.assert_array_equal(getattr(update.relative, name), getattr(lines, name))
+    with pytest.raises(ValueError, match="rows put aside"):
+        UsePart(COINS, False, lines)
+    with pytest.raises(ValueError, match="rows put aside"):
+        UsePart(COINS, True, COINS)
+
+
+@pytest.mark.parametrize(
+    "forgery",
+    [
+        {"slope": np.array([-1, 1])},
+        {"slope": np.array([1, 2**31 + 1])},
+        {"shift": np.array([0, 63])},
+        {"shift": np.array([0])},
+        {"offset": np.array([0, 2**62])},
+        {"offset": np.array([0.0, 1.0])},
+        {"offset": np.array([[0, 1]])},
+        {"bits": 40},
+        {"bits": 1.0},
+        {"first": 2**40},
+        {"slope": np.zeros(0, int), "shift": np.zeros(0, int), "offset": np.zeros(0, int)},
+    ],
+)
+def test_lines_of_residuals_that_would_overflow_are_refused(forgery):
+    honest = {"first": 0, "bits": 8, **{n: np.array([1, 2]) for n in ("slope", "shift", "offset")}}
+    RelativeResiduals(**honest)
+    with pytest.raises(ValueError, match=r"residuals|scores"):
+        RelativeResiduals(**honest | forgery)
 
 
 # What follows from counts
@@ -466,6 +706,129 @@ def test_intervals_of_fits_hold(how):
     np.testing.assert_allclose(wide, np.tile([low, high], (len(test), 1)))
 
 
+def counted(loss, rows=6000, seed=1):
+    """Return a table for a loss: counts or amounts, in proportion to an exposure."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(rng.random((rows, 3)), columns=["a", "b", "c"])
+    mean = np.exp(1.5 * frame["a"] - 0.5 + 0.4 * (frame["b"] > 0.5)) * (0.1 + frame["c"])
+    y = rng.poisson(mean) if loss == "poisson" else mean * rng.gamma(2.0, 0.5, rows)
+    if loss == "tweedie":
+        y = np.where(rng.random(rows) < 0.4, 0.0, y)
+    return frame.assign(y=np.clip(y, 0.0, 40.0), c=frame["c"] + 0.1)
+
+
+def fit_counted(loss, bounds=(0, 40), **how):
+    features = {name: {"kind": "numeric", "bounds": [0, 1]} for name in "ab"}
+    features["c"] = {"kind": "numeric", "bounds": [0.1, 1.1]}
+    form = {"version": 1, "features": features, "target": {"name": "y", "bounds": list(bounds)}}
+    settings = {"n_estimators": 18, "conformal_fraction": 0.3, "random_state": 1} | how
+    return PrivBoostRegressor(2.0, 1e-6, form, loss=loss, **settings).fit(counted(loss))
+
+
+@pytest.mark.parametrize(
+    ("loss", "how"),
+    [
+        ("poisson", {}),
+        ("poisson", {"exposure": "c"}),
+        ("poisson", {"bounds": (-5, 4000)}),
+        ("gamma", {}),
+        ("tweedie", {"power": 1.3, "bounds": (0, 900)}),
+        ("absolute", {}),
+        ("quantile", {"quantile": 0.8}),
+    ],
+)
+def test_intervals_of_other_losses_hold(loss, how, tmp_path):
+    model, test = fit_counted(loss, **how), counted(loss, 5000, 9)
+    widths = []
+    for coverage in (0.5, 0.9):
+        assert coverage - 0.03 < coverage_of(model, test, coverage) < coverage + 0.08
+        low, high = model.predict_interval(test, coverage).T
+        widths.append((high - low).mean())
+    assert widths[0] < widths[1] < 20
+    said, bounds = model.predict(test), how.get("bounds", (0, 40))
+    low, high = model.predict_interval(test).T
+    assert ((low <= said) & (said <= high)).all()
+    if model.model_.link == "log":
+        scale = model.model_.nonconformity.scale
+        spread = said ** (scale.power / 2)
+        exact = np.quantile(np.abs(test["y"] - said) / spread, 0.9)
+        assert 0.85 * exact < model.model_.interval_half_width(0.9) < 1.25 * exact
+        ends = said - model.model_.interval_half_width(0.9) * spread
+        np.testing.assert_allclose(
+            low, np.maximum(ends, bounds[0]), atol=0.01 * said.max(), rtol=0.01
+        )
+    wide = model.predict_interval(test, 1 - 1e-5)
+    np.testing.assert_allclose(wide, np.tile(bounds, (len(test), 1)))
+    model.save(tmp_path / "model")
+    loaded = load_model(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_interval(test), model.predict_interval(test))
+
+
+def test_residuals_of_another_power_are_caught(monkeypatch):
+    """The twin puts rows aside by the residuals of another loss than intervals are made for."""
+    honest = RelativeScale.residuals
+    monkeypatch.setattr(
+        RelativeScale, "residuals", lambda own, target: honest(replace(own, power=2.0), target)
+    )
+    test = counted("poisson", 5000, 9)
+    assert not 0.47 < coverage_of(fit_counted("poisson"), test, 0.5) < 0.58
+
+
+def test_states_of_rows_put_aside_are_the_relative_residuals_of_the_model():
+    kept = []
+
+    class Kept(LocalBackend):
+        def close(self):
+            (block,) = self._held()._rows
+            kept.append((block, self._held()._state[0][0]))
+
+    def opened(loads):
+        return Kept([block for each in load_rows(loads) for block in each.blocks])
+
+    features = {name: {"kind": "numeric", "bounds": [0, 1.1]} for name in "abc"}
+    form = {"version": 1, "features": features, "target": {"name": "y", "bounds": [0, 40]}}
+    frame = counted("tweedie", 600)
+    how = {"n_estimators": 6, "conformal_fraction": 0.3, "random_state": 1, "backend": opened}
+    model = PrivBoostRegressor(2.0, 1e-6, form, loss="tweedie", **how).fit(frame).model_
+    ((block, states),) = kept
+    assert 0.2 < np.mean(block.label != UNKNOWN_LABEL) < 0.4
+    scale, target = model.nonconformity.scale, model.domain.target
+    scores = np.rint(model.decision_function(frame) * SCORE_STEPS).astype(np.int64)
+    np.testing.assert_array_equal(states, scale.residuals(target).of(scores, block.minus_label))
+
+
+@pytest.mark.parametrize(
+    "forgery",
+    [
+        None,
+        {"power": 0.5},
+        {"power": 2.5},
+        {"power": math.nan},
+        {"power": "1"},
+        {"middle": 1.5},
+        {"middle": 10**9},
+        {"top": -(2**40)},
+        {"top": 2**40},
+        {"more": 1},
+    ],
+)
+def test_forged_scales_of_residuals_are_refused(forgery):
+    model = fit_counted("poisson", n_estimators=2, interactions=False).model_
+    known = model.nonconformity
+    read_model(model_bytes(model), "file")
+    if forgery is None:
+        forged = [replace(model, nonconformity=replace(known, scale=None))]
+        forged += [replace(fit(n_estimators=2, interactions=False).model_, nonconformity=known)]
+    else:
+        payload = known.to_payload()
+        payload["scale"] |= forgery
+        other = SimpleNamespace(to_payload=lambda: payload)
+        forged = [replace(model, nonconformity=other)]
+    for each in forged:
+        with pytest.raises(ModelFileError, match="nonconformity"):
+            read_model(model_bytes(each), "file")
+
+
 def test_labels_beyond_the_clipping_range_are_missed_by_intervals_and_counted_as_missed():
     """Training clips labels to a range that leaves some out; residuals are of the labels."""
     frame = table(6000)
@@ -486,8 +849,6 @@ def test_states_of_rows_put_aside_are_the_residuals_of_the_model():
             kept.append((block, self._held()._state[0][0]))
 
     def opened(loads):
-        from privboost.data.loading import load_rows
-
         return Kept([block for each in load_rows(loads) for block in each.blocks])
 
     frame = table(500)
@@ -557,9 +918,28 @@ def test_other_fractions_are_refused(fraction):
         PrivBoostRegressor(1.0, 1e-6, domain_of(), conformal_fraction=fraction).fit(None)
 
 
-def test_pure_budgets_and_units_of_several_rows_are_refused_before_anything_is_spent():
-    with pytest.raises(ValueError, match="delta must be above 0"):
-        PrivBoostRegressor(1.0, 0.0, domain_of(), conformal_fraction=0.2).fit(None)
+@pytest.mark.parametrize("epsilon", [0.7, 2.0])
+def test_intervals_of_pure_budgets_hold(epsilon):
+    frame, test = table(8000), table(4000, 9)
+    how = {"conformal_fraction": 0.3, "random_state": 1}
+    model = PrivBoostRegressor(epsilon, 0.0, domain_of(), **how).fit(frame)
+    assert 0.999 * epsilon < model.privacy_.epsilon <= epsilon
+    assert model.privacy_.delta == 0
+    for coverage in (0.5, 0.9):
+        assert coverage - 0.025 < coverage_of(model, test, coverage) < coverage + 0.06
+    said = [one for one in model.privacy_.to_dict()["releases"] if "put aside" in one["what"]]
+    assert len(said) == 2
+    assert all("no cost of its own" in one["mechanism"] for one in said)
+    plan = model._plan(Encoder.of(domain_of()), None, Budget(epsilon, 0.0))
+    assert plan.accountant.name == "pure"
+    own = [LaplaceRelease(e.what, e.noise, e.steps, 1, 1, (1.0,)) for e in plan.conformal_releases]
+    made = sum(p.count for p in plan.releases if p.event == plan.reserved_release)
+    others = plan.accountant.cost([Planned(event, 1) for event in own], 0.0)
+    assert others <= plan.accountant.cost([Planned(plan.reserved_release, made)], 0.0)
+    assert others > 0.7 * epsilon
+
+
+def test_units_of_several_rows_are_refused_before_anything_is_spent():
     for most in (1, 2):
         domain = make_domain(NUMBER, {"column": "person", "max_rows": most})
         model = PrivBoostRegressor(2.0, 1e-6, domain, conformal_fraction=0.4, random_state=1)

@@ -8,6 +8,8 @@ from privboost import (
     DPXGBRegressor,
     PrivBoostClassifier,
     PrivBoostRegressor,
+    SarusXGBRegressor,
+    SBDTClassifier,
     SBDTRegressor,
     export_model,
     load_model,
@@ -18,16 +20,24 @@ from privboost.data.rows import Codes, Layout, Rows, lines_of_labels
 from privboost.data.targets import NumberTarget
 from privboost.losses.base import LogLink, loss_of, losses_of
 from privboost.models.model import Model, model_bytes, read_model
-from privboost.recipes.common.log_scale import LabelCounts, _edges, label_lines
-from privboost.recipes.common.quantile_scale import _level, _shares_below
+from privboost.recipes.common.label_counts import LabelCounts
+from privboost.recipes.common.log_scale import AmountCounts, _edges, label_lines
 from tests.export.test_onnx import run_onnx
 
 FEATURES = {
     "age": {"kind": "numeric", "bounds": [0, 1]},
     "job": {"kind": "categorical", "categories": ["a", "b"]},
 }
+KINDS = [PrivBoostRegressor, SBDTRegressor, DPXGBRegressor]
 LOG_LINKS = ["poisson", "gamma", "tweedie"]
 ROWS = 8000
+
+
+CLASSES = {
+    "version": 1,
+    "features": FEATURES,
+    "target": {"name": "visits", "classes": [0, 1]},
+}
 
 
 def domain_of(bounds=(0, 100), **more):
@@ -49,9 +59,9 @@ def table(rows=ROWS, kind="poisson", seed=0):
     return pd.DataFrame({"age": age, "job": job, "visits": draws[kind]()}), mean
 
 
-def fitted(loss, frame, epsilon=2.0, bounds=(0, 100), **more):
+def fitted(loss, frame, epsilon=2.0, bounds=(0, 100), kind=PrivBoostRegressor, **more):
     how = {"delta": 1e-6, "random_state": 3, "domain": domain_of(bounds)} | more
-    return PrivBoostRegressor(epsilon, loss=loss, **how).fit(frame)
+    return kind(epsilon, loss=loss, **how).fit(frame)
 
 
 @pytest.fixture(scope="module")
@@ -60,10 +70,11 @@ def counted():
     return fitted("poisson", frame), frame
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("loss", LOG_LINKS)
-def test_means_are_right_and_effects_are_factors(loss):
+def test_means_are_right_and_effects_are_factors(loss, kind):
     frame, mean = table(kind=loss)
-    model = fitted(loss, frame)
+    model = fitted(loss, frame, kind=kind)
     found = model.predict(frame)
     assert found.mean() / frame["visits"].mean() == pytest.approx(1, abs=0.1)
     assert np.corrcoef(np.log(found), np.log(mean))[0, 1] > 0.9
@@ -75,31 +86,34 @@ def test_means_are_right_and_effects_are_factors(loss):
 @pytest.mark.parametrize(
     ("loss", "share"), [("quantile", 0.9), ("quantile", 0.2), ("absolute", 0.5)]
 )
-def test_the_share_below_is_the_one_that_was_asked_for(loss, share):
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_share_below_is_the_one_that_was_asked_for(loss, share, kind):
     frame, mean = table(kind="normal")
     more = {"quantile": share} if loss == "quantile" else {}
-    model = fitted(loss, frame, bounds=(-10, 30), **more)
+    model = fitted(loss, frame, bounds=(-10, 30), kind=kind, **more)
     found = model.predict(frame)
     assert (frame["visits"] <= found).mean() == pytest.approx(share, abs=0.03)
     assert np.corrcoef(found, mean)[0, 1] > 0.9
     assert model.model_.link == "identity"
 
 
-def test_public_rows_have_no_noise_and_the_right_mean():
+@pytest.mark.parametrize("kind", KINDS)
+def test_public_rows_have_no_noise_and_the_right_mean(kind):
     frame, _ = table()
-    model = PrivBoostRegressor(
+    model = kind(
         float("inf"), loss="poisson", domain=domain_of(), public_rows=True, random_state=3
     ).fit(frame)
     assert model.predict(frame).mean() == pytest.approx(frame["visits"].mean(), rel=0.02)
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("epsilon", [1e-3, 1e3])
 @pytest.mark.parametrize("loss", ["poisson", "tweedie", "quantile"])
-def test_any_budget_and_any_rows_give_a_valid_model(loss, epsilon):
+def test_any_budget_and_any_rows_give_a_valid_model(loss, epsilon, kind):
     odd = pd.DataFrame({"age": [np.nan, 7.0, -1.0], "job": ["c", None, "a"]})
     for labels in ([], [np.nan, -5.0, 1e300], [np.inf, -np.inf, 0.0], [0.0] * 3):
         frame = odd[: len(labels)].assign(visits=np.array(labels, dtype=float))
-        found = fitted(loss, frame, epsilon, n_estimators=3).predict(odd)
+        found = fitted(loss, frame, epsilon, n_estimators=3, kind=kind).predict(odd)
         assert ((found >= 0) & (found <= 100)).all()
 
 
@@ -236,9 +250,7 @@ def test_targets_that_a_log_link_does_not_fit_are_refused(loss):
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"loss": "huber"}, "loss must be"),
-        ({"loss": "poisson", "conformal_fraction": 0.2}, "conformal_fraction must be 0 unless"),
-        ({"loss": "quantile", "conformal_fraction": 0.2}, "conformal_fraction must be 0 unless"),
+        ({"loss": "cubic"}, "loss must be"),
         ({"loss": "tweedie", "power": 2.0}, "power must be a finite number above 1 and below 2"),
         ({"loss": "quantile", "quantile": 1.0}, "quantile must be a finite number above 0"),
     ],
@@ -249,13 +261,78 @@ def test_parameters_that_mean_nothing_are_refused(how, message):
         fitted(frame=frame, **how)
 
 
-@pytest.mark.parametrize("kind", [SBDTRegressor, DPXGBRegressor])
-def test_other_recipes_have_the_squared_loss_of_a_number(kind):
+def test_recipes_without_a_loss_name_those_that_have_it():
     frame, _ = table(50)
-    if "loss" in kind().get_params():
-        with pytest.raises(ValueError, match="loss must be"):
-            kind(1.0, delta=1e-6, loss="poisson", domain=domain_of()).fit(frame)
+    with pytest.raises(ValueError, match="is for PrivBoost, S-BDT and DP-XGB, not for this recipe"):
+        SarusXGBRegressor(1.0, loss="poisson", domain=domain_of()).fit(frame)
     assert "loss" not in PrivBoostClassifier().get_params()
+    assert "power" not in SBDTClassifier().get_params()
+    with pytest.raises(ValueError, match="loss must be"):
+        SBDTClassifier(1.0, 1e-6, loss="poisson", domain=CLASSES).fit(frame)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"boosting": "gradient"},
+        {"extra_estimators": 50},
+        {"subsample": 0.3, "extra_estimators": 50},
+        {"candidates": "hessian"},
+        {"gradient_clip": 5.0, "hessian_clip": 3.0},
+        {"span_share": 0.0},
+        {"init_noise": "laplace"},
+    ],
+)
+def test_random_trees_of_counts(more):
+    frame, mean = table()
+    found = fitted("poisson", frame, kind=SBDTRegressor, **more).predict(frame)
+    assert found.mean() / frame["visits"].mean() == pytest.approx(1, abs=0.1)
+    assert np.corrcoef(np.log(found), np.log(mean))[0, 1] > 0.9
+
+
+def test_random_trees_of_counts_are_exported_explained_and_go_one_way(tmp_path):
+    frame, _ = table()
+    model = fitted("poisson", frame, kind=SBDTRegressor, monotone={"age": 1})
+    assert model.model_.link == "log"
+    assert "log of visits" in model.explain_global().to_text()
+    assert model.privacy_.parameters["gradient_clip"] is None
+    line = pd.DataFrame({"age": np.linspace(0, 1, 200), "job": "a"})
+    assert (np.diff(model.predict(line)) >= 0).all()
+    model.save(tmp_path / "m.privboost")
+    read = load_model(tmp_path / "m.privboost")
+    np.testing.assert_array_equal(read.predict(frame), model.predict(frame))
+    found, _ = run_onnx(model.model_, frame[:200], tmp_path / "m.onnx")
+    np.testing.assert_allclose(found["prediction"], model.predict(frame[:200]), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "message"),
+    [
+        (SBDTRegressor, {"init_share": 0.0}, "init_share must be above 0"),
+        (DPXGBRegressor, {"init_share": 0.0}, "init_share must be above 0"),
+        (SBDTRegressor, {"init_clip": 0.5}, "init_clip and init_epsilon need"),
+        (SBDTRegressor, {"power": 3.0}, "power must be a finite number above 1 and below 2"),
+        (DPXGBRegressor, {"domain": domain_of(scale="log")}, "declare the target without a scale"),
+        (
+            SBDTRegressor,
+            {"domain": domain_of(scale="log"), "span_share": 0.0},
+            "declare the target without a scale",
+        ),
+        (SBDTRegressor, {"loss": "huber"}, "loss must be"),
+        (DPXGBRegressor, {"loss": "huber"}, "loss must be"),
+    ],
+)
+def test_trees_refuse_what_a_loss_does_not_have(kind, more, message):
+    frame, _ = table(50)
+    with pytest.raises(ValueError, match=message):
+        fitted(**{"loss": "tweedie", "frame": frame, "kind": kind} | more)
+
+
+def test_a_stream_has_the_squared_loss_alone():
+    frame, _ = table(50)
+    model = SBDTRegressor(1.0, 1e-6, domain_of(), loss="poisson")
+    with pytest.raises(ValueError, match='a stream of numbers needs loss="squared"'):
+        model.partial_fit(frame)
 
 
 def test_a_domain_may_be_learned():
@@ -388,7 +465,9 @@ TARGETS = [(0, 20), (0, 100), (0, 5000), (-3, 7), (2, 2.5), (0, 1e12), (0, 1e-9)
 def test_every_label_has_the_line_of_about_its_size(loss, bounds):
     target = NumberTarget("y", bounds)
     low, high = max(bounds[0], 0.0), bounds[1]
-    counts = LabelCounts(low, high, np.array([low, high]), np.array([99.0, 1.0]), 1.0)
+    counts = AmountCounts(
+        np.array([low, (low + high) / 2, high]), np.array([99.0, 1.0]), 1.0, np.zeros(2)
+    )
     edges, labels = label_lines(target, loss, counts)
     assert len(labels) == len(edges) + 1
     assert (edges[1:] > edges[:-1]).all()
@@ -408,8 +487,8 @@ def test_every_label_has_the_line_of_about_its_size(loss, bounds):
 
 
 def test_clips_follow_noise():
-    labels = np.geomspace(1, 1000, 20)
-    counts = LabelCounts(0.0, 1000.0, labels, 1000.0 / labels, 0.1)
+    edges = np.geomspace(1, 1000, 21)
+    counts = AmountCounts(edges, 1000.0 / edges[1:], 0.1, np.zeros(20))
     clips = [counts.clip_for(noise) for noise in (1e-3, 1.0, 1e3)]
     assert clips[0] > clips[1] > clips[2] >= counts.mean
     assert counts.beyond(1000.0) == 0 < counts.beyond(100.0)
@@ -426,12 +505,16 @@ def test_cells_of_labels_part_them_all():
 
 def test_levels_of_noisy_counts():
     rng = np.random.default_rng(2)
-    at = np.linspace(0, 1, 65)
-    below = _shares_below(np.full(64, 100.0) + rng.normal(0, 20, 64))
-    assert (np.diff(below) >= 0).all()
-    assert _level(below, at, 0.3) == pytest.approx(0.3, abs=0.05)
-    assert 0 <= _level(_shares_below(np.zeros(64)), at, 0.3) <= 1
-    assert 0 <= _level(_shares_below(rng.normal(0, 20, 64)), at, 0.3) <= 1
+
+    def level(counts):
+        return LabelCounts(np.linspace(0, 1, 65), counts, 20.0, counts / 20).level(0.3)
+
+    noise = rng.normal(0, 20, 64)
+    noisy = LabelCounts(np.linspace(0, 1, 65), 100.0 + noise, 20.0, 5 + noise / 20)
+    assert (np.diff(noisy.below) >= 0).all()
+    assert noisy.level(0.3) == pytest.approx(0.3, abs=0.05)
+    assert 0 <= level(np.zeros(64)) <= 1
+    assert 0 <= level(rng.normal(0, 20, 64)) <= 1
 
 
 def test_losses_that_begin_on_a_scale_of_their_own():

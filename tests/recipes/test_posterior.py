@@ -7,6 +7,7 @@ from privboost._core.grid import MAX_SCORE, SCORE_STEPS
 from privboost.recipes.common import posterior_kernels as posterior_kernels
 from privboost.recipes.common.feature_posteriors import moving_cells
 from privboost.recipes.common.posterior import (
+    COMMON,
     FADE,
     MOST_VALUE,
     RIDGE,
@@ -37,21 +38,28 @@ class Plain:
 
     def __init__(self, ordered, learned):
         self.prior = prior(ordered, learned)
-        self.rows, self.heard, self.gradient_variance = [], [], []
+        self.rows, self.heard, self.own = [], [], []
 
     def observe(self, effect, cell_of, before, gradient, hessian, noise):
         within = effect.profile / np.bincount(cell_of, effect.profile)[cell_of]
         weight = np.maximum(hessian, 0.5 * noise.hessian + 1)
         looks = (np.arange(len(hessian))[:, None] == cell_of) * within * weight[:, None]
-        self.gradient_variance = [spread / FADE for spread in self.gradient_variance]
+        self.own = [spread / FADE for spread in self.own]
         self.rows.append(looks)
         self.heard.append(gradient + looks @ before)
-        self.gradient_variance.append(noise.gradient**2 + noise.gradient_variance * weight)
+        many = sum(FADE**k for k in range(len(self.rows)))
+        sampling = (1 + COMMON * (many - 1)) * noise.gradient_variance * weight
+        whole = noise.gradient**2 + sampling
+        if self.own:  # older ones were weighted as some of fewer
+            few = sum(FADE**k for k in range(len(self.rows) - 1))
+            was = noise.gradient**2 + (1 + COMMON * (few - 1)) * noise.gradient_variance * weight
+            self.own = [spread * whole.mean() / was.mean() for spread in self.own]
+        self.own.append(whole)
 
     def posterior(self, variance):
         """Return the mean, the covariance, and the logarithm of the evidence."""
         looks, heard = np.concatenate(self.rows), np.concatenate(self.heard)
-        spread = np.diag(np.concatenate(self.gradient_variance))
+        spread = np.diag(np.concatenate(self.own))
         covariance = variance * self.prior
         whole = looks @ covariance @ looks.T + spread
         gain = np.linalg.solve(whole, looks @ covariance).T
@@ -100,6 +108,21 @@ def answers(ordered, size, count, seed):
         hessian = np.bincount(cell_of, 2000 * share) + rng.normal(0, 20, cell_of.max() + 1)
         gradient = np.bincount(cell_of, 2000 * share * truth)
         yield cell_of, gradient + rng.normal(0, 30, len(gradient)), hessian, noise
+
+
+def deviations_after(count, noise):
+    """Standard deviations of two bins whose measurements, always the same, are known so well."""
+    effect = Effect(prior_of(0, np.ones(2, dtype=bool)), fade=1.0)
+    for _ in range(count):
+        observe(effect, np.arange(2), np.zeros(2), np.full(2, 400.0), Noise(noise, 0.0, 1.0))
+    return np.sqrt(1 / np.diag(effect.info))
+
+
+def test_rows_that_are_measured_again_tell_no_more_about_sampling():
+    """Noise is averaged out; the part of the sampling error that is common stays."""
+    np.testing.assert_allclose(deviations_after(1, 0.0), 1 / 20)
+    np.testing.assert_allclose(deviations_after(1000, 0.0), np.sqrt(COMMON) / 20, rtol=1e-3)
+    np.testing.assert_allclose(deviations_after(100, 1e4), deviations_after(1, 1e4) / 10, rtol=1e-3)
 
 
 @pytest.mark.parametrize(("ordered", "size"), [(20, 21), (1, 2), (2, 3), (0, 4), (0, 1), (0, 2)])

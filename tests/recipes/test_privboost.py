@@ -14,6 +14,8 @@ from privboost.recipes.common import feature_posteriors
 from privboost.recipes.common.feature_posteriors import FeaturePosteriors, FeatureQuery
 from privboost.recipes.common.plan import Budget
 from privboost.recipes.common.posterior import StepDamping
+from privboost.recipes.common.scale import LogOddsScale
+from privboost.recipes.common.target_range import WHOLE_RANGE
 from privboost.recipes.privboost import PrivBoostPlan, boost_privboost
 from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
 
@@ -55,6 +57,13 @@ def plan_for(domain, weight_bound=None, rounds=18, epsilon=1.0, delta=1e-6, **ho
     return model._plan(Encoder.of(domain), weight_bound, Budget(epsilon, delta))
 
 
+def scale_for(plan, rows=1e4):
+    """The scale of classes at a score of 0, with so many rows."""
+    outputs = plan.task.n_outputs
+    counts = np.full(outputs, rows / plan.count_step)
+    return LogOddsScale.of(plan, np.zeros(outputs), counts, WHOLE_RANGE)
+
+
 def boost(rows, plan, seed=0):
     tell = Tell(rows.blocks)
     generator = public_generator(KeyStream.seeded(seed))
@@ -84,7 +93,7 @@ def test_it_releases_exactly_its_plan(target, outputs, answers, at_once, rounds)
 @pytest.mark.parametrize("weight", [1.0, 1e2, 1e4, 1e8])
 def test_answers_cost_together_what_is_reserved_for_them(interactions, at_once, weight):
     plan = plan_for(make_domain(THREE), interactions=interactions, at_once=at_once)
-    made = plan.measurements_for(weight, 0.3).planned(3)
+    made = plan.measurements_for(weight, scale_for(plan)).planned(3)
     together = sum(planned.count * planned.event.mu**2 for planned in made)
     assert together == pytest.approx(plan.reserved_release.mu**2, rel=1e-12)
     assert len(made) == 1 + (interactions and weight > 1e2)
@@ -92,7 +101,8 @@ def test_answers_cost_together_what_is_reserved_for_them(interactions, at_once, 
 
 def test_questions_at_once_have_the_noise_of_as_many_rounds():
     """One round of several questions costs what as many rounds of one cost, and is as loud."""
-    one, several = (plan_for(make_domain(), at_once=k).measurements_for(1e4, 0.3) for k in (1, 6))
+    plans = [plan_for(make_domain(), at_once=k) for k in (1, 6)]
+    one, several = (plan.measurements_for(1e4, scale_for(plan)) for plan in plans)
     assert one.n_single == 6 * several.n_single
     assert several.single.cells == 6
     np.testing.assert_allclose(several.single.scales, one.single.scales)
@@ -145,22 +155,22 @@ def ask(known, count, _, generator):
 
 
 def test_copies_asked_about_at_once_do_not_overshoot(monkeypatch):
-    """Twenty copies of one feature share its effect; each going the whole way, they could not."""
+    """Forty copies of one feature share its effect; each going the whole way, they could not."""
     x, error = np.random.default_rng(1).random(5000), np.random.default_rng(2).normal(size=5000)
-    X, y = np.repeat(x[:, None], 20, axis=1), x + 0.05 * error
-    features = {f"x{k}": {"kind": "numeric", "bounds": [0, 1]} for k in range(20)}
+    X, y = np.repeat(x[:, None], 40, axis=1), x + 0.05 * error
+    features = {f"x{k}": {"kind": "numeric", "bounds": [0, 1]} for k in range(40)}
     form = {"version": 1, "features": features, "target": {"name": "y", "bounds": [-1, 2]}}
 
     def missed():
         model = PrivBoostRegressor(
-            30.0, 1e-6, form, at_once=20, interactions=False, random_state=1
+            3.0, 1e-6, form, at_once=40, interactions=False, random_state=1
         ).fit(X, y)
         return np.sqrt(np.mean((model.predict(X) - y) ** 2))
 
     assert missed() < 0.5 * y.std()
     monkeypatch.setattr(feature_posteriors, "SINGLE", 0.0)
     monkeypatch.setattr(StepDamping, "damp", lambda damping, moves: None)
-    assert missed() > 3 * 0.05
+    assert missed() > 4 * 0.05
 
 
 def loss_of(target, block, scores):
@@ -247,13 +257,13 @@ def test_shares_are_of_squared_mu():
 
 def test_clip_and_cells_follow_the_rows_that_were_released():
     plan = plan_for(make_domain(), gradient_clip=None, rounds=72)
-    clips = [plan.clip_for(rows) for rows in (10, 1e4, 1e6, 1e9)]
+    clips = [scale_for(plan, rows).clip for rows in (10, 1e4, 1e6, 1e9)]
     assert clips == sorted(clips)
     assert (clips[0], clips[-1]) == (0.25, 1.0)
     cells = []
     for weight in (1, 1e2, 1e4, 1e9):
-        answers = plan.measurements_for(weight, 0.3)
-        cells.append(plan._cells(answers.single, answers.n_single, weight, 0.3))
+        answers = plan.measurements_for(weight, scale_for(plan))
+        cells.append(plan._cells(answers.single, answers.n_single, weight, scale_for(plan)))
     assert cells == sorted(cells)
     assert cells[0] < 4 < 32 < cells[-1]
 

@@ -12,8 +12,9 @@ from privboost.data.encoding import Encoder
 from privboost.engine.softmax_kernels import PROBABILITY_STEPS
 from privboost.models.model import SOFTMAX, Model, model_bytes, read_model
 from privboost.recipes.common import softmax
+from privboost.recipes.common.asking import SoftmaxClips
 from privboost.recipes.common.plan import Budget
-from privboost.recipes.common.softmax import ClassCounts, SoftmaxClips, couplings
+from privboost.recipes.common.softmax import ClassCounts, couplings
 from privboost.recipes.privboost import plan_privboost
 from tests.fits import BASIC, INTERVALS
 
@@ -83,8 +84,10 @@ def test_the_noise_of_a_measurement_does_not_depend_on_the_number_of_classes():
             given = {"accountant": "auto", "interactions": bool(delta)}
             plan = plan_privboost(given, Encoder.of(domain(names)), None, Budget(1.0, delta))
             assert sum(each.count for each in plan.releases) == (4 if delta else 3 + 9)
-            noise = plan.noise_of(plan.reserved_release, 0.3)
-            values.append((noise.gradient, plan.calibration_release.deviations[0]))
+            clips = SoftmaxClips.of(len(names), 0.3, 0.2, not delta)
+            steps = clips.step_values(plan.count_step)
+            noise = plan.reserved_release.deviations * steps
+            values.append((*noise, plan.calibration_release.deviations[0]))
         np.testing.assert_allclose(*values, rtol=2e-3)
 
 

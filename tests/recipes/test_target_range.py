@@ -26,13 +26,13 @@ from privboost.engine.queries import ScoreCounts
 from privboost.engine.updates import SetClippingRange, Start
 from privboost.losses.squared import SQUARED_NUMBER
 from privboost.models.model import model_bytes, read_model
+from privboost.recipes.common.label_counts import as_normal
 from privboost.recipes.common.plan import Budget
 from privboost.recipes.common.target_range import (
     CAREFUL,
     KEEN,
     PASSES,
     WHOLE_RANGE,
-    as_normal,
     find_target_range,
     full_cells,
 )

@@ -1,6 +1,7 @@
 """The whole search is one event; its runs, and whoever lost, are nowhere to be seen."""
 
 import json
+import math
 import warnings
 
 import numpy as np
@@ -17,6 +18,7 @@ from privboost import (
     PrivBoostClassifier,
     PrivBoostRegressor,
     SBDTClassifier,
+    evaluate,
 )
 from privboost import search as task
 from privboost.models.model import model_bytes
@@ -61,6 +63,83 @@ def test_recipes_and_targets(kind, target, candidates, scoring):
     assert found.best_estimator_.model_.privacy == found.privacy_
     assert found.privacy_.epsilon <= 1.0
     assert [release.count for release in found.privacy_.releases] == [1]
+
+
+def counts_frame(rows=600):
+    rng = np.random.default_rng(3)
+    frame = make_frame(rows, target=NUMBER)
+    return frame.assign(income=np.minimum(rng.poisson(2, rows), 40).astype(float))
+
+
+def base_of_counts(bounds=(0, 40), **how):
+    form = make_domain(NUMBER).to_dict()
+    form["target"] = {"name": "income", "bounds": list(bounds)}
+    return PrivBoostRegressor(domain=form, interactions=False, **how)
+
+
+@pytest.mark.parametrize(
+    ("how", "candidates", "scoring", "own"),
+    [
+        ({"loss": "poisson"}, CANDIDATES, None, "deviance"),
+        ({"loss": "tweedie", "power": 1.2}, CANDIDATES, "deviance", "deviance"),
+        ({"loss": "quantile", "quantile": 0.8}, CANDIDATES, None, "pinball"),
+        ({"loss": "absolute"}, CANDIDATES, "mae", "mae"),
+        ({}, [{"loss": "poisson"}, {"loss": "squared"}], None, "rmse"),
+        ({}, [{"loss": "poisson"}, {"loss": "poisson", "n_estimators": 3}], None, "deviance"),
+        ({"loss": "quantile"}, [{"quantile": 0.5}, {"quantile": 0.9}], None, "rmse"),
+        ({"loss": "gamma"}, CANDIDATES, None, "rmse"),
+    ],
+)
+def test_numbers_are_scored_by_the_loss_of_all_candidates(how, candidates, scoring, own):
+    planned = []
+    estimator = base_of_counts(**{"n_estimators": 3} | how)
+    with pytest.MonkeyPatch.context() as patch:
+        honest = task.plan_evaluation
+
+        def plan(*given, **more):
+            planned.append(honest(*given, **more))
+            return planned[-1]
+
+        patch.setattr(task, "plan_evaluation", plan)
+        found = seeded(estimator, candidates, counts_frame(), scoring=scoring)
+    assert found.scoring_ == found.privacy_.parameters["scoring"] == own
+    assert np.isfinite(found.best_score_)
+    assert found.privacy_.epsilon <= 1.0
+    whats = {release.event.what for plan in planned for release in plan.releases}
+    assert any("deviance" in what for what in whats) == (own == "deviance")
+    assert any("at most the prediction" in what for what in whats) == (own == "pinball")
+    loss = found.best_estimator_.loss
+    assert found.privacy_.parameters.get("loss") == (None if loss == "squared" else loss)
+    # An evaluation of the winner follows its loss, which the report names.
+    measures = evaluate(
+        found.best_estimator_, counts_frame(), epsilon=math.inf, public_rows=True
+    ).measures.values
+    assert ("deviance" in measures) == (loss in ("poisson", "tweedie"))
+    assert ("pinball" in measures) == (loss in ("quantile", "absolute"))
+
+
+def test_a_score_that_is_not_the_loss_of_all_candidates_is_refused(tmp_path):
+    path = tmp_path / "ledger"
+    for how, candidates, scoring in (
+        ({}, [{}], "deviance"),
+        ({"loss": "poisson"}, [{}, {"loss": "gamma"}], "deviance"),
+        ({"loss": "poisson"}, [{}], "pinball"),
+        ({"loss": "poisson", "bounds": (-1, 40)}, [{}], "deviance"),
+        ({"loss": "quantile"}, [{"quantile": 0.5}, {"quantile": 0.6}], "pinball"),
+    ):
+        search = PrivateSearchCV(
+            base_of_counts(**how), candidates, 1.0, 1e-6, scoring=scoring, ledger=path
+        )
+        with pytest.raises(ValueError, match="scoring must be one of"):
+            search.fit(counts_frame(50))
+    assert not path.exists()
+
+
+def test_a_score_that_was_not_planned_is_not_released(monkeypatch):
+    more = {"deviance": "poisson", "quantile": 0.5}
+    monkeypatch.setattr(task._Measured, "arguments", lambda own, scoring: more)
+    with pytest.raises(BudgetError, match="not charged"):
+        seeded(base_of_counts(loss="poisson", n_estimators=3), [{}], counts_frame())
 
 
 def test_a_seed_gives_the_same_winner_wherever_rows_lie():

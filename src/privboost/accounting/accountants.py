@@ -402,7 +402,7 @@ class AdvancedAccountant(Accountant):
     theory = "the advanced composition theorem"
 
     def covers(self, event: Event) -> bool:
-        return event.pure is not None
+        return bool(event.pure)  # one of 0 is covered by others where ε add up, and only there
 
     def epsilon(self, delta: float) -> float:
         if not 0 < delta < 1:

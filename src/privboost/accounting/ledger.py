@@ -17,7 +17,7 @@ from privboost.accounting.accountants import Accountant
 from privboost.accounting.events import Event, Planned
 from privboost.accounting.grid_slack import EXCHANGE_ROOM, grid_allowed, grid_size
 from privboost.accounting.individual_budgets import IndividualBudget
-from privboost.accounting.noisy_sums import GaussianRelease, ParallelRelease
+from privboost.accounting.noisy_sums import GaussianRelease, Parallel
 
 
 class PendingCharge(Protocol):
@@ -201,20 +201,20 @@ class Ledger:
         if not counts or self._left[event] != sum(counts) or event in self._spent:
             raise BudgetError(f"not reserved, or spent already: {event.what}")
 
-    def check_parallel(self, fraction: float) -> frozenset[ParallelRelease]:
+    def check_parallel(self, fraction: float) -> frozenset[Parallel]:
         """Return the reserved parallel releases; refuse them unless all may still be covered.
 
         Neither they nor the releases that cover them were made or exchanged, and all are of this
         fraction of the units.
         """
         events = [planned.event for planned in self._reserved]
-        parallel = frozenset(event for event in events if isinstance(event, ParallelRelease))
-        for event in parallel:
+        found = [event for event in events if isinstance(event, Parallel)]
+        for event in found:
             if event.fraction != fraction:
                 raise BudgetError(f"not of the units that are put aside: {event.what}")
             self.check_unspent(event)
             self.check_unspent(event.covered_by)
-        return parallel
+        return frozenset(found)
 
     def adopt(self, budget: IndividualBudget, used: int) -> None:
         """Continue a budget that an earlier ledger has charged and partly used."""
@@ -280,19 +280,21 @@ def _mu_squared(plan: Sequence[Planned]) -> float:
 def _check_parallel(plan: Sequence[Planned]) -> None:
     """Refuse parallel releases that no release of the plan covers, or not all of them.
 
-    A release that the plan makes several times covers no more than one.
+    A Gaussian release that the plan makes several times covers no more than one; Laplace releases
+    cover as many as they say.
     """
     parallel = [
-        (planned.event, planned.count)
-        for planned in plan
-        if isinstance(planned.event, ParallelRelease)
+        (planned.event, planned.count) for planned in plan if isinstance(planned.event, Parallel)
     ]
     for whole in {event.covered_by for event, _ in parallel}:
         own = [(event, count) for event, count in parallel if event.covered_by == whole]
+        copies = own[0][0].copies
+        made = sum(planned.count for planned in plan if planned.event == whole)
         covered = (
             math.fsum(count * event.part for event, count in own) <= 1
-            and sum(count * event.touched for event, count in own) <= whole.touched
-            and any(planned.event == whole and planned.count for planned in plan)
+            and sum(count * event.touched for event, count in own) <= copies * whole.touched
+            and all(event.copies == copies for event, _ in own)
+            and made >= copies
         )
         if not covered:
             raise BudgetError(f"the plan does not cover what is parallel to it: {whole.what}")

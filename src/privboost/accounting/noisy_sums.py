@@ -218,8 +218,29 @@ class ThresholdRelease(GaussianRelease):
         return f"{super().mechanism}, told above a threshold (delta {self.delta_of_threshold:g})"
 
 
+class Parallel(NoisySums):
+    """A release over units put aside, in parallel to others that cover its cost.
+
+    Attributes
+    ----------
+    fraction : float
+        Probability with which a unit is put aside.
+    covered_by : NoisySums
+        The release over all other units.
+    part : float
+        Part of what covers it that it spends at most.
+    copies : int
+        How often the plan makes `covered_by`, all of which cover it.
+    """
+
+    fraction: float
+    covered_by: NoisySums
+    part: float
+    copies: int
+
+
 @dataclass(frozen=True)
-class ParallelRelease(GaussianRelease):
+class ParallelRelease(GaussianRelease, Parallel):
     """A Gaussian release over units put aside, in parallel to a release over all other units.
 
     A secret coin of its own puts each unit aside, before either release, so a unit takes part in
@@ -239,6 +260,7 @@ class ParallelRelease(GaussianRelease):
     """
 
     kind: ClassVar[str] = "gaussian, parallel"
+    copies = 1
     fraction: float = field(kw_only=True)
     covered_by: GaussianRelease = field(kw_only=True)
     part: float = field(kw_only=True)
@@ -289,10 +311,14 @@ class ParallelRelease(GaussianRelease):
 
     @property
     def mechanism(self) -> str:
-        return (
-            f"{super().mechanism}; of units that a secret coin puts aside, each with chance "
-            f"{self.fraction:g}, and which take no part in training: no cost of its own"
-        )
+        return f"{super().mechanism}; {_of_units_put_aside(self)}"
+
+
+def _of_units_put_aside(event: Parallel) -> str:
+    return (
+        f"of units that a secret coin puts aside, each with chance {event.fraction:g}, and which "
+        "take no part in training: no cost of its own"
+    )
 
 
 @dataclass(frozen=True)
@@ -352,3 +378,95 @@ class LaplaceRelease(NoisySums):
     def mechanism(self) -> str:
         sampled = describe_sampling(self.sampling_rate)
         return f"discrete Laplace noise, {round_up(1 / self.noise)}-DP{sampled}"
+
+
+@dataclass(frozen=True)
+class ParallelLaplaceRelease(LaplaceRelease, Parallel):
+    """A Laplace release over units put aside, in parallel to releases over all other units.
+
+    As `ParallelRelease`, for pure DP: it costs at most a part of what all copies of the covering
+    release cost together, as their ε add up. No other theory covers it, since one release of a
+    large ε can cost more by it than many of small ones with the same sum.
+
+    Attributes
+    ----------
+    fraction : float
+        Probability with which a unit is put aside.
+    covered_by : LaplaceRelease
+        The release over all other units; reserved in the same plan, and not made before units are
+        put aside.
+    part : float
+        Part of the ε of all copies of `covered_by` that this release has at most.
+    copies : int
+        How often the plan makes `covered_by`.
+    """
+
+    kind: ClassVar[str] = "laplace, parallel"
+    fraction: float = field(kw_only=True)
+    covered_by: LaplaceRelease = field(kw_only=True)
+    part: float = field(kw_only=True)
+    copies: int = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (0 < self.fraction < 1 and 0 < self.part <= 1 and self.copies >= 1):
+            raise ValueError("a fraction of the units and a part of a release are needed")
+        if type(self.covered_by) is not LaplaceRelease or self.covered_by.sampling_rate != 1:
+            raise ValueError("a Laplace release of all other units must cover a parallel one")
+        covered = (
+            self.sampling_rate == 1
+            and self.relation == self.covered_by.relation == Relation.ADD_REMOVE
+            and self.rows == 1
+            and self.covered_by.noise <= self.part * self.copies * self.noise
+        )
+        if not covered:
+            raise ValueError(f"the release of all other units does not cover: {self.what}")
+
+    @classmethod
+    def of(
+        cls,
+        what: str,
+        covered_by: LaplaceRelease,
+        copies: int,
+        part: float,
+        fraction: float,
+        steps: int,
+    ) -> ParallelLaplaceRelease:
+        """Return the release of counts by cell that a part of some releases pays for."""
+        noise = covered_by.noise / (part * copies) * (1 + 1e-12)
+        return cls(
+            *(what, noise, steps, 1, 1, (1.0,)),
+            fraction=fraction,
+            covered_by=covered_by,
+            part=part,
+            copies=copies,
+        )
+
+    @property
+    def pure(self) -> float | None:
+        """0: what the release costs is a part of `covered_by`."""
+        return 0.0
+
+    def rdp(self, alpha: int) -> float | None:
+        """Return None: Rényi divergences of what covers the release may be smaller."""
+        return None
+
+    @property
+    def has_pld(self) -> bool:
+        """False, for the same reason."""
+        return False
+
+    @property
+    def laplace_grid(self) -> tuple[int, float] | None:
+        """None: under pure DP the grid has no slack."""
+        return None
+
+    def scaled(self, factor: float) -> Self:
+        return replace(self, noise=self.noise * factor, covered_by=self.covered_by.scaled(factor))
+
+    @property
+    def mechanism(self) -> str:
+        return (
+            f"discrete Laplace noise, {round_up(1 / self.noise)}-DP for units put aside; "
+            f"{_of_units_put_aside(self)}"
+        )

@@ -53,6 +53,11 @@ def predict(
         "Add columns with prediction intervals (of classes, sets) of this coverage, say 0.9.",
         OUTPUT,
     ] = None,
+    rate: Annotated[
+        bool,
+        "Add a column with the rate: the prediction for an exposure of 1, where the model has one.",
+        OUTPUT,
+    ] = False,
     raw_text: Annotated[
         bool, "In CSV, write strings unchanged that a spreadsheet would run as formulas.", OUTPUT
     ] = False,
@@ -70,7 +75,7 @@ def predict(
         output.check((data, model), out)
     trained = privboost.load_model(model)
     source = table.open(data, every_line=True)
-    parts = predict_parts(trained, source, keep or (), std, interval)
+    parts = predict_parts(trained, source, keep or (), std, interval, rate)
     schema = next(parts).schema
     writer = (
         output_writer(schema, output.as_json, raw_text)

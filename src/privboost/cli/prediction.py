@@ -26,13 +26,21 @@ _ROWS = 2**17
 
 
 def predict_parts(
-    model: Model, table: Any, keep: Sequence[str], std: bool, interval: float | None = None
+    model: Model,
+    table: Any,
+    keep: Sequence[str],
+    std: bool,
+    interval: float | None = None,
+    rate: bool = False,
 ) -> Iterator[pa.Table]:
     """Yield kept columns with predictions, part by part; the first part has no rows.
 
     The columns of the table named in `keep` come first, unchanged. With `std`, predictions have
-    their standard errors due to noise; `interval` is the coverage of prediction intervals.
+    their standard errors due to noise; `interval` is the coverage of prediction intervals. With
+    `rate` there is the prediction for an exposure of 1 as well.
     """
+    if rate and model.exposure is None:
+        raise ValueError("--rate: this model was trained without an exposure")
     features = model.domain.feature_names
     check_columns_present(table, (*features, *keep))
     for batch in table.batches(tuple(dict.fromkeys((*features, *keep))), _ROWS):
@@ -40,6 +48,8 @@ def predict_parts(
         columns = prediction_columns(model, rows) | (error_columns(model, rows) if std else {})
         if interval is not None:
             columns |= interval_columns(model, rows, interval)
+        if rate:
+            columns["rate"] = model.predict_rate(rows)
         if taken := [name for name in keep if name in columns]:
             raise ValueError(f"--keep {taken[0]}: a column of predictions has this name")
         yield pa.table({name: batch[name] for name in keep} | columns)

@@ -312,7 +312,7 @@ def search(
     expected_runs: Annotated[float, "The mean number of runs; their number is hidden."] = 10.0,
     validation_share: Annotated[float, "The share of the units that runs are scored on."] = 0.25,
     scoring: Annotated[
-        str | None, "The measure that decides: auc, accuracy, log_loss, rmse, …"
+        str | None, "The measure that decides: auc, accuracy, log_loss, rmse, deviance, …"
     ] = None,
     domain_rows: OfDomainRows = DomainRows.same,
     set_: Parameters = None,
@@ -392,13 +392,17 @@ def evaluate(
         "No AUC and reliability of each class beyond two; no calibration of a number by tenths.",
     ] = False,
     deviance: Annotated[
-        str | None, "For a number: also its mean deviance, poisson, gamma or tweedie."
+        str | None,
+        "For a number: also its mean deviance, poisson, gamma or tweedie; by default that of the "
+        "model's loss. none leaves it out.",
     ] = None,
-    power: Annotated[float | None, "The power of a Tweedie deviance, 1.5 by default."] = None,
+    power: Annotated[
+        float | None, "The power of a Tweedie deviance; the model's own, or 1.5, by default."
+    ] = None,
     quantile: Annotated[
         float | None,
         "For a number: the level of the quantile that is predicted; also its pinball loss and "
-        "the share of labels below.",
+        "the share of labels below. By default that of the model's loss.",
     ] = None,
     table: TableOptions,
     public_rows: PublicRows = False,
@@ -490,7 +494,9 @@ def read_parameters(settings: list[str] | None, estimator: Any) -> dict[str, Any
         if not equals or name not in names:
             near = get_close_matches(name, names, 1)
             hint = f"did you mean {near[0]}? " if near and equals else ""
-            foreign = foreign_name_hint(name, [*names, *_OPTIONS], _OPTIONS) if equals else ""
+            foreign = ""
+            if equals:
+                foreign = foreign_name_hint(name, [*names, *_OPTIONS], _OPTIONS, text)
             if foreign:
                 raise typer.BadParameter(f"{setting!r}: {foreign}")
             raise typer.BadParameter(

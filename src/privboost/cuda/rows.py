@@ -25,7 +25,7 @@ from privboost.cuda.device import CODE, COLUMN, Device, Task, aligned, spread
 from privboost.data.encoding import Encoder
 from privboost.data.features import NumericFeature
 from privboost.data.loading import Coded, Load, RowLoader
-from privboost.data.rows import Codes, Layout, Rows, labels_of_part
+from privboost.data.rows import Codes, Layout, Rows, id_array, labels_of_part, need_ids_below
 from privboost.data.table import Batch
 from privboost.data.values import plain_numbers
 from privboost.engine import block_kernels
@@ -440,11 +440,12 @@ class DeviceRows:
             if not isinstance(block.ids, range) or block.ids != range(at, at + len(block)):
                 return 0, self._column(blocks, _ids_of, np.uint32)
             at += len(block)
+        need_ids_below(at)
         return first, None
 
 
 def _ids_of(block: Rows) -> np.ndarray:
-    return np.asarray(block.ids, dtype=np.uint32)
+    return id_array(block.ids)
 
 
 def padded(rows: int) -> int:

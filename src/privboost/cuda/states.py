@@ -20,7 +20,7 @@ from privboost.cuda.device import (
     spread,
 )
 from privboost.cuda.rows import DeviceRows
-from privboost.data.rows import nonconformity
+from privboost.data.rows import RelativeResiduals, nonconformity
 from privboost.engine.look_ups import NO_EDGES, need_lines, need_no_bins, need_same_lines
 from privboost.engine.protocol import BaseShard, Summand
 from privboost.losses.base import LossTable
@@ -126,7 +126,9 @@ class DeviceState(BaseShard):
         """The labels, or their bins, by which lines of the loss are found."""
         return self.rows.label if self._lines is None else self._lines
 
-    def use_part(self, put_aside: Sample, aside: bool) -> None:
+    def use_part(
+        self, put_aside: Sample, aside: bool, relative: RelativeResiduals | None = None
+    ) -> None:
         """Have only the rows put aside count, with nonconformity as states, or only others.
 
         Once or twice in a fit, so the host computes it.
@@ -137,7 +139,7 @@ class DeviceState(BaseShard):
         if aside and self._state:
             states = np.stack([rows.to_host(state) for state in self._state])
             minus_label = None if rows.minus_label is None else rows.to_host(rows.minus_label)
-            own = nonconformity(states, rows.all_labels, minus_label, self._range)
+            own = nonconformity(states, rows.all_labels, minus_label, self._range, relative)
             device.write(self._state[0], 0, own)
 
     def open_budgets(self) -> None:

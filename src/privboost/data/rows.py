@@ -23,6 +23,9 @@ MOST_NARROW_CODES = 255
 LARGEST_RESIDUAL = 2**30
 """The largest absolute residual, in score steps."""
 
+MOST_IDS = 2**32
+"""Rows of one table have ids below this, where ids are in memory."""
+
 Columns = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Columns as kernels read them: their rows in a block's array, the concatenated cells of their
 codes, and the offset of each column's cells."""
@@ -186,10 +189,27 @@ class Rows:
             self.label[rows],
             None if self.weight is None else self.weight[rows],
             None if self.minus_label is None else self.minus_label[rows],
-            None if self.ids is None else np.asarray(self.ids, dtype=np.uint32)[rows],
+            None if self.ids is None else id_array(self.ids)[rows],
             self.cohort,
             tuple(text.take(pa.array(np.arange(len(self))[rows])) for text in self.texts),
         )
+
+
+def need_ids_below(end: int) -> None:
+    """Refuse ids that would not be told apart: two rows of one id have one coin.
+
+    Coins of different rows must be independent. If rows 2³² apart shared one, a row that is added
+    would change which rows share theirs.
+    """
+    if end > MOST_IDS:
+        raise ValueError("rows are numbered below 2**32, and this table has more of them")
+
+
+def id_array(ids: range | np.ndarray | None) -> np.ndarray:
+    """Return ids in memory (uint32); refuse those of 2³² or more."""
+    if isinstance(ids, range):
+        need_ids_below(ids.stop)
+    return np.asarray(ids, dtype=np.uint32)
 
 
 def initial_states(minus_label: np.ndarray, span: tuple[int, int] = FULL_RANGE) -> np.ndarray:
@@ -220,15 +240,74 @@ def labels_of_part(
     return labels
 
 
+@dataclass(frozen=True, eq=False)
+class RelativeResiduals:
+    """Residuals in parts of a power of the prediction: of each interval of scores a line in labels.
+
+    The residual of a row with the label L (in `grid.LABEL_STEPS`), whose score is in interval k, is
+    |L · slope[k] · 2^−shift[k] − offset[k]|, rounded, and at most `LARGEST_RESIDUAL`.
+
+    Attributes
+    ----------
+    first, bits : int
+        The score at which the first interval begins, and the bits of an interval's width, in score
+        steps. The first and the last interval have all scores beyond as well.
+    slope, shift, offset : int64 arrays
+        The lines.
+    """
+
+    first: int
+    bits: int
+    slope: np.ndarray
+    shift: np.ndarray
+    offset: np.ndarray
+
+    def __post_init__(self) -> None:
+        lines = self.slope, self.shift, self.offset
+        for name, own in zip(("slope", "shift", "offset"), lines, strict=True):
+            if not isinstance(own, np.ndarray) or own.dtype != np.int64 or own.ndim != 1:
+                raise ValueError("lines of residuals must be one-dimensional int64 arrays")
+            object.__setattr__(self, name, np.frombuffer(own.tobytes(), dtype=np.int64))
+        if not 0 < len(self.slope) == len(self.shift) == len(self.offset) <= MOST_LINES:
+            raise ValueError("lines of residuals must have equal lengths")
+        whole = all(type(own) is int for own in (self.first, self.bits))
+        if not whole or not (abs(self.first) <= 2**31 and 0 <= self.bits <= 31):
+            raise ValueError("intervals of scores must be those of int32 scores")
+        low, high = (np.array([own.min() for own in lines]), np.array([own.max() for own in lines]))
+        if (low < [0, 0, -MOST_OFFSET]).any() or (high > [2**31, 62, MOST_OFFSET]).any():
+            raise ValueError("lines of residuals would overflow")
+
+    def of(self, scores: np.ndarray, minus_label: np.ndarray) -> np.ndarray:
+        """Return the residual of each row (int32)."""
+        k = np.clip((scores.astype(np.int64) - self.first) >> self.bits, 0, len(self.slope) - 1)
+        moved = (-minus_label.astype(np.int64) * self.slope[k]) >> self.shift[k]
+        found: np.ndarray = np.minimum(np.abs(moved - self.offset[k]), LARGEST_RESIDUAL)
+        return found.astype(np.int32)
+
+
+MOST_LINES = 2**16
+"""Most intervals of scores of relative residuals."""
+
+MOST_OFFSET = 2**61
+"""Largest offset of a line: with the product of a label and a slope it fits an int64."""
+
+
 def nonconformity(
-    states: np.ndarray, label: np.ndarray, minus_label: np.ndarray | None, span: tuple[int, int]
+    states: np.ndarray,
+    label: np.ndarray,
+    minus_label: np.ndarray | None,
+    span: tuple[int, int],
+    relative: RelativeResiduals | None = None,
 ) -> np.ndarray:
     """Return how far each row's label is from its prediction, in score steps (int32).
 
-    Of a number it is the absolute residual; of a class minus the score of the row's own class.
-    `states` has shape (outputs, rows).
+    Of a number it is the absolute residual, or a relative one; of a class minus the score of the
+    row's own class. `states` has shape (outputs, rows).
     """
     if minus_label is not None:
+        if relative is not None:
+            scores = states[0].astype(np.int64) - initial_states(minus_label, span)
+            return relative.of(scores, minus_label)
         return absolute_residuals(states[0], minus_label, span)
     if len(states) == 1:
         own = np.where(label == 1, states[0], -states[0].astype(np.int64))
@@ -278,9 +357,7 @@ def join(blocks: Iterable[Rows]) -> Rows:
         np.concatenate([part.label for part in parts]),
         None if first.weight is None else np.concatenate([part.weight for part in parts]),
         None if first.minus_label is None else np.concatenate([part.minus_label for part in parts]),
-        None
-        if first.ids is None
-        else np.concatenate([np.asarray(part.ids, dtype=np.uint32) for part in parts]),
+        None if first.ids is None else np.concatenate([id_array(part.ids) for part in parts]),
         first.cohort,
         tuple(pa.concat_arrays(each) for each in zip(*(part.texts for part in parts), strict=True)),
     )

@@ -19,7 +19,7 @@ import pyarrow as pa
 from privboost._core.errors import ClusterError
 from privboost._core.grid import BLOCK_ROWS
 from privboost.data.loading import code_piece, read_loader
-from privboost.data.rows import Rows, join
+from privboost.data.rows import Rows, join, need_ids_below
 from privboost.data.table import Piece
 from privboost.distributed.partitions import (
     CHANGED,
@@ -228,8 +228,9 @@ def _unchanged(blobs: Iterable[bytes], part: Part) -> Iterator[bytes]:
 
 def _shifted(rows: Rows, first: int) -> Rows:
     """Number rows from the table's first row."""
-    if rows.ids is None or not first:
+    if rows.ids is None or not first or not len(rows):
         return rows
     if isinstance(rows.ids, range):
         return replace(rows, ids=range(rows.ids.start + first, rows.ids.stop + first))
+    need_ids_below(first + int(rows.ids.max()) + 1)
     return replace(rows, ids=rows.ids + np.uint32(first))

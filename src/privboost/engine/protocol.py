@@ -17,7 +17,7 @@ import numpy as np
 
 from privboost._core import codec
 from privboost.data.design_matrix import Terms
-from privboost.data.rows import Layout
+from privboost.data.rows import Layout, RelativeResiduals
 from privboost.losses.base import LossTable
 from privboost.randomness.sampling import Sample
 from privboost.trees.cell_map import CellMap, CellPart
@@ -32,6 +32,7 @@ _TYPES: dict[str, type] = {
     "CellPart": CellPart,
     "LossTable": LossTable,
     "Terms": Terms,
+    "RelativeResiduals": RelativeResiduals,
 }
 """Types that are read from bytes, by their tag: values that messages contain, and messages."""
 
@@ -153,7 +154,9 @@ class ShardState:
         """Look up numeric labels by bin from the next start on; see `updates.SetLabelBins`."""
         self.refuse()
 
-    def use_part(self, put_aside: Sample, aside: bool) -> None:
+    def use_part(
+        self, put_aside: Sample, aside: bool, relative: RelativeResiduals | None = None
+    ) -> None:
         """Have only the rows put aside count, with nonconformity as states, or only others."""
         self.refuse()
 

@@ -16,6 +16,7 @@ from privboost._core.grid import BUDGET_STEPS, CLIP_STEPS, FULL_RANGE, WEIGHT_ST
 from privboost._core.threads import ThreadPool
 from privboost.data.design_matrix import Terms
 from privboost.data.rows import (
+    RelativeResiduals,
     Rows,
     initial_states,
     labels_of_part,
@@ -141,7 +142,9 @@ class Shard(BaseShard):
         """Look up numeric labels by bin from the next start on."""
         self._edges = edges
 
-    def use_part(self, put_aside: Sample, aside: bool) -> None:
+    def use_part(
+        self, put_aside: Sample, aside: bool, relative: RelativeResiduals | None = None
+    ) -> None:
         """Have only the rows put aside count, with nonconformity as states, or only others."""
         need_no_bins(self._lines)
         if self._labels is None:
@@ -152,7 +155,8 @@ class Shard(BaseShard):
         )
         for k, states in enumerate(self._state if aside else []):
             minus_label = self._rows[k].minus_label
-            states[0] = nonconformity(states, self._labels[k], minus_label, self._range)
+            about = self._labels[k], minus_label, self._range, relative
+            states[0] = nonconformity(states, *about)
 
     def add_cell_values(self, cells: CellMap, values: np.ndarray, output: int) -> None:
         """Add to each row's score the value of its cell in each part."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from privboost._core.grid import FULL_RANGE
 from privboost.data.design_matrix import Terms
+from privboost.data.rows import RelativeResiduals
 from privboost.engine.protocol import Message, ShardState
 from privboost.engine.queries import need_cells
 from privboost.losses.base import MOST_LINES, LossTable, within_steps
@@ -142,8 +143,8 @@ class UsePart(Update, tag="UsePart"):
 
     Rows that do not count are like rows with an unknown label: they add nothing to any sum. When
     rows put aside begin to count, the state of the first output becomes the nonconformity of each:
-    the absolute residual of a number, whose label is not clipped to the clipping range, or minus
-    the score of the row's class. So that comes last.
+    the absolute residual of a number, whose label is not clipped to the clipping range, or a
+    relative one, or minus the score of the row's class. So that comes last.
 
     Attributes
     ----------
@@ -151,14 +152,23 @@ class UsePart(Update, tag="UsePart"):
         The rows put aside.
     aside : bool
         Whether these count, or the others.
+    relative : RelativeResiduals, optional
+        Where scores are logarithms of means, the residuals of rows put aside.
     """
 
     put_aside: Sample
     aside: bool
+    relative: RelativeResiduals | None = None
+
+    def __post_init__(self) -> None:
+        if self.relative is None:
+            return
+        if not self.aside or not isinstance(self.relative, RelativeResiduals):
+            raise ValueError("relative residuals are those of rows put aside")
 
     def apply_to(self, state: ShardState) -> None:
         """Mark the rows."""
-        state.use_part(self.put_aside, self.aside)
+        state.use_part(self.put_aside, self.aside, self.relative)
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,7 +40,11 @@ from privboost.domain_inference.partial_domain import (
 )
 from privboost.domain_inference.within_fit import DomainInference
 from privboost.estimators.class_weights import check_class_weight, weights_in_order
-from privboost.estimators.foreign_parameters import answers_foreign_names, foreign_name_hint
+from privboost.estimators.foreign_parameters import (
+    answers_foreign_names,
+    foreign_loss_hint,
+    foreign_name_hint,
+)
 from privboost.estimators.parameters import check_arguments
 from privboost.estimators.preparation import (
     FitArguments,
@@ -56,6 +60,7 @@ from privboost.estimators.public_rows import PublicPreparation
 from privboost.estimators.run_settings import RunSettings, budget_of, choose_backend, ledger_path
 from privboost.estimators.sklearn_wrappers import warn_of_score
 from privboost.explanations.explanation import Explanation, LocalExplanation
+from privboost.losses.base import losses_of
 from privboost.mechanisms.curator import Curator
 from privboost.models.findings import find_defects, warn_of_defects
 from privboost.models.model import Model, save_model
@@ -153,8 +158,8 @@ class PrivateEstimator(BaseEstimator, ABC):
     def set_params(self, **params: Any) -> Self:
         """Set parameters of this estimator, as scikit-learn does."""
         known = self.get_params(deep=False)
-        for name in params:
-            hint = "" if name in known else foreign_name_hint(name, known)
+        for name, value in params.items():
+            hint = "" if name in known else foreign_name_hint(name, known, value=value)
             if hint:
                 raise ValueError(f"{type(self).__name__} has no parameter {name!r}; {hint}")
         set_: Self = super().set_params(**params)
@@ -163,9 +168,16 @@ class PrivateEstimator(BaseEstimator, ABC):
     def _prepare(self, X: Any, y: Any, sample_weight: Any) -> Preparation:
         """Open the table, and choose the kind of preparation that it needs."""
         self._budget()  # the first parameter that is checked
+        self._check_loss()
         X = open_table(X, self.backend)
         kind = X.preparation(self) if isinstance(X, RemoteTable) else None
         return self._stages(X, y, sample_weight, partial(count_rows, X), kind)
+
+    def _check_loss(self) -> None:
+        """Refuse another library's name of a loss with the right one, or with a reason."""
+        loss = getattr(self, "loss", None)
+        if hint := foreign_loss_hint(loss, losses_of(self._task)):
+            raise ValueError(f"loss: {loss!r} is not known; {hint}")
 
     def _stages(
         self, X: Any, y: Any, sample_weight: Any, count: Callable[[], int], kind: Any = None

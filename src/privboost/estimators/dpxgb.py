@@ -49,7 +49,7 @@ class DPXGBEstimator(TreeEstimator):
         public_choices: KeyStream,
         track: Any,
     ) -> TreeScores:
-        return boost_dpxgb(curator, plan, public_generator(public_choices), track)
+        return boost_dpxgb(curator, plan, public_generator(public_choices), track, target_range)
 
 
 @documented

@@ -63,7 +63,31 @@ _ANSWERS = (
         "values are shrunk by the noise, which is known",
     ),
     _Answer(
-        "reg_alpha alpha lambda_l1 l1_regularization",
+        "alpha",
+        ("quantile",),
+        ', the level of loss="quantile"; there is no L1 penalty',
+        "there is no L1 penalty, and no quantile; values are shrunk by the noise, which is known",
+    ),
+    _Answer(
+        "quantile_alpha quantile_level",
+        ("quantile",),
+        ', the level of loss="quantile"',
+        "estimators of PrivBoost alone predict quantiles of a number",
+    ),
+    _Answer(
+        "tweedie_variance_power variance_power tweedie_power",
+        ("power",),
+        ', that of loss="tweedie"',
+        "estimators of PrivBoost alone have a Tweedie loss of a number",
+    ),
+    _Answer(
+        "aft_loss_distribution aft_loss_distribution_scale label_lower_bound label_upper_bound",
+        (),
+        "",
+        "times with censoring need PrivBoostSurvival",
+    ),
+    _Answer(
+        "reg_alpha lambda_l1 l1_regularization",
         (),
         "",
         "there is no L1 penalty; values are shrunk by the noise, which is known",
@@ -137,10 +161,17 @@ _ANSWERS = (
         "there are no weights of classes here",
     ),
     _Answer(
-        "base_score init init_score base_margin boost_from_average",
+        "base_score init boost_from_average",
         ("init_share",),
         ": the initial score is released, with that share of the budget",
         "the initial score cannot be chosen",
+    ),
+    _Answer(
+        "init_score base_margin offset",
+        ("exposure", "init_share"),
+        ": scores begin at a released mean, and no row has one of its own; the logarithm of an "
+        "exposure, with a log link, is the only offset",
+        "rows have no scores or offsets of their own at the start",
     ),
     _Answer(
         "early_stopping_rounds early_stopping_round early_stopping early_stopping_tolerance "
@@ -159,7 +190,12 @@ _ANSWERS = (
         "a test of exact counts or gains would reveal them, and has no private counterpart here; "
         "values of few rows are shrunk instead",
     ),
-    _Answer("max_delta_step max_leaf_output", ("leaf_clip",), "", "values have a fixed bound"),
+    _Answer(
+        "max_delta_step max_leaf_output poisson_max_delta_step",
+        ("leaf_clip",),
+        "",
+        "values have a fixed bound",
+    ),
     _Answer(
         "eval_set eval_metric eval_names eval_sample_weight eval_class_weight eval_init_score "
         "evals valid_sets valid_names sample_weight_eval_set X_val y_val metric metrics feval "
@@ -193,11 +229,69 @@ _ANSWERS = (
     _Answer("importance_type", (), "", "feature_importances_ has one kind, from released values"),
 )
 
+_SPELLINGS = {
+    "squared": "reg:squarederror reg:linear regression regression_l2 l2 mean_squared_error mse "
+    "l2_root root_mean_squared_error rmse squared_error ls squared_loss",
+    "absolute": "reg:absoluteerror regression_l1 l1 mean_absolute_error mae absolute_error lad",
+    "quantile": "reg:quantileerror pinball",
+    "poisson": "count:poisson",
+    "gamma": "reg:gamma",
+    "tweedie": "reg:tweedie",
+    "logistic": "binary:logistic binary:logitraw reg:logistic binary binary_crossentropy log_loss "
+    "logloss deviance cross_entropy xentropy cross_entropy_lambda xentlambda multi:softmax "
+    "multi:softprob multiclass softmax multiclass_ova multiclassova ova ovr "
+    "categorical_crossentropy",
+    "hinge": "binary:hinge",
+}
+"""How other libraries spell the losses that there are."""
+
+_NO_LOSSES = {
+    "survival:aft aft": "times with censoring need PrivBoostSurvival, whose model is this one",
+    "survival:cox cox coxph": "a partial likelihood compares each row with all others at risk, "
+    "which no sum over single rows does; times with censoring need PrivBoostSurvival",
+    "mape mean_absolute_percentage_error": "no loss is in parts of the label: its gradient grows "
+    'without a bound where labels are small; loss="gamma" and loss="tweedie" are about factors',
+    "huber reg:pseudohubererror fair": "gradients are clipped in any case, which makes the squared "
+    "loss Huber's; gradient_clip is its width",
+    "reg:squaredlogerror": "declare the target on a log scale in the domain",
+    "rank:pairwise rank:ndcg rank:map lambdarank rank_xendcg xendcg": "a ranking compares rows "
+    "with each other, which no sum over single rows does",
+}
+"""Losses of other libraries that have no private counterpart here, and why."""
+
+_OF_CLASSES = ("logistic", "hinge")
+_LOSS_OF = {each: own for own, names in _SPELLINGS.items() for each in (own, *names.split())}
+_NO_LOSS_OF = {each: why for names, why in _NO_LOSSES.items() for each in names.split()}
+
+
+def foreign_loss_hint(loss: Any, known: Collection[str]) -> str:
+    """Return what another library's spelling of a loss is here, or why it is not; or "".
+
+    Parameters
+    ----------
+    loss : object
+        What was given as a loss.
+    known : collection of str
+        Losses that there are for the target.
+    """
+    if not isinstance(loss, str) or loss in known:
+        return ""
+    own = _LOSS_OF.get(loss.lower())
+    if own in known:
+        return f'here it is loss="{own}"'
+    if own is not None:
+        return f'loss="{own}" is for {"classes" if own in _OF_CLASSES else "numbers"}'
+    return _NO_LOSS_OF.get(loss.lower(), "")
+
+
 _OF_NAME = {name: answer for answer in _ANSWERS for name in answer.names.split()}
 
 
 def foreign_name_hint(
-    name: Any, known: Collection[str], written: Mapping[str, str] | None = None
+    name: Any,
+    known: Collection[str],
+    written: Mapping[str, str] | None = None,
+    value: Any = None,
 ) -> str:
     """Return what a name of another library is here, or why it is not; "" for any other name.
 
@@ -209,11 +303,19 @@ def foreign_name_hint(
         Parameters that there are.
     written : mapping, optional
         How some of them are written elsewhere, such as options of the command line.
+    value : object, optional
+        What the name was given; that of an objective may be a loss under another name.
     """
     answer = _OF_NAME.get(name)
     if answer is None:
         return ""
     own = next((each for each in answer.own if each in known), None)
+    if "loss" in answer.own and isinstance(value, str):
+        if why := _NO_LOSS_OF.get(value.lower()):
+            return why
+        loss = _LOSS_OF.get(value.lower())
+        if own is not None and loss is not None:
+            return f'here it is loss, and {value!r} is called "{loss}"'
     if own is None:
         return answer.without
     return f"here it is {(written or {}).get(own, own)}{answer.about}"

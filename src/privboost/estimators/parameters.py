@@ -281,9 +281,9 @@ def check_arguments(kind: type, by_place: tuple[Any, ...], by_name: Mapping[str,
     known = list(signature.parameters.values())[1:]
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in known):
         names = [parameter.name for parameter in known]
-        for name in by_name:
+        for name, value in by_name.items():
             if name not in names:
-                hint = foreign_name_hint(name, names) or did_you_mean(name, names)
+                hint = foreign_name_hint(name, names, value=value) or did_you_mean(name, names)
                 hint = hint or f"there are {', '.join(names)}"
                 raise TypeError(f"{kind.__name__} has no parameter {name!r}; {hint}")
     try:

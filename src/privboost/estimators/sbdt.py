@@ -65,7 +65,7 @@ class SBDTEstimator(MonotoneEstimator, StreamEstimator):
         public_choices: KeyStream,
         track: Any,
     ) -> TreeScores:
-        return boost_sbdt(curator, plan, public_generator(public_choices), track)
+        return boost_sbdt(curator, plan, public_generator(public_choices), track, target_range)
 
     def _plan_batch(
         self, batch: int, encoder: Encoder, weight_bound: float | None, budget: Budget

@@ -13,8 +13,11 @@ from privboost._core.checks import check_choice, check_number
 POISSON, GAMMA = 1.0, 2.0
 """Powers p of the variance function V(μ) = μᵖ; those of Tweedie deviances lie between."""
 _DEFAULT_POWER = 1.5
-_LEAST_PREDICTION = 2.0**-24
-"""Least prediction of a deviance, relative to the model's largest: that of 0 may be infinite."""
+_LEAST_PREDICTION = 2.0**-20
+"""Least prediction of a deviance, relative to the largest label: that of 0 may be infinite."""
+NONE = "none"
+"""The name by which a deviance is left out."""
+_NAMES = ("poisson", "gamma", "tweedie", NONE)
 Range = tuple[float, float]
 """The least and the largest of some numbers."""
 
@@ -28,11 +31,12 @@ def open_deviance(name: Any, power: Any, bounds: Range, predictions: Range) -> f
         If the name or the power is none, or labels within `bounds` have no such deviance from
         predictions within theirs.
     """
-    if name is None:
+    if name is not None:
+        check_choice("deviance", name, _NAMES)
+    if name in (None, NONE):
         if power is not None:
             raise ValueError("power is that of deviance='tweedie'; leave it out")
         return None
-    check_choice("deviance", name, ("poisson", "gamma", "tweedie"))
     if name != "tweedie" and power is not None:
         raise ValueError(f"power: that of deviance={name!r} is fixed; leave it out")
     given = _DEFAULT_POWER if power is None else power
@@ -62,9 +66,12 @@ def unit_deviance(labels: np.ndarray, predictions: np.ndarray, power: float) -> 
     return found
 
 
-def least_prediction(predictions: Range) -> float:
-    """Return the prediction as which smaller ones count."""
-    return max(predictions[0], predictions[1] * _LEAST_PREDICTION)
+def least_prediction(bounds: Range) -> float:
+    """Return the prediction as which smaller ones count, from the bounds of labels alone.
+
+    It is the same for all models of a target, so that their deviances compare.
+    """
+    return max(bounds[0], bounds[1] * _LEAST_PREDICTION)
 
 
 def largest_deviance(bounds: Range, predictions: Range, power: float) -> float:
@@ -72,7 +79,8 @@ def largest_deviance(bounds: Range, predictions: Range, power: float) -> float:
 
     A deviance grows with the distance of label and prediction, on both sides.
     """
-    ends = np.array(bounds[::-1]), np.array([least_prediction(predictions), predictions[1]])
+    least = least_prediction(bounds)
+    ends = np.array(bounds[::-1]), np.maximum(predictions, least)
     with np.errstate(over="ignore", invalid="ignore"):
         most = unit_deviance(*ends, power)
     return float(most.max()) * (1 + 2.0**-20)

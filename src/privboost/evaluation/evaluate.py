@@ -89,14 +89,18 @@ def evaluate(
         For a number on private rows: the clip of residuals, from public knowledge. By default it
         is chosen from noisy counts of residuals by size, within the budget. Estimates are of
         clipped residuals; their intervals allow for what may lie beyond the clip.
-    deviance : {"poisson", "gamma", "tweedie"}, optional
+    deviance : {"poisson", "gamma", "tweedie", "none"}, optional
         For a number whose lower bound is 0 or more ("gamma": above 0): also measure this mean
-        deviance, as a model with this loss minimises it. It costs .22 of that μ² likewise.
+        deviance, as a model with this loss minimises it. It costs .22 of that μ² likewise. By
+        default that of the loss that the model was trained with, where it is one of these;
+        "none" leaves it out.
     power : float, optional
-        Power of the variance of a Tweedie deviance, between 1 (Poisson) and 2 (gamma); default 1.5.
+        Power of the variance of a Tweedie deviance, between 1 (Poisson) and 2 (gamma). By default
+        the model's own, or 1.5.
     quantile : float, optional
         For a number: the level of the quantile that predictions stand for. Also measure the mean
         pinball loss, and the share of labels that are at most the prediction. Both are nearly free.
+        By default that of a model with loss="quantile", and .5 with loss="absolute".
     sample_weight : None
         Not supported: rows count alike.
     public_rows : bool

@@ -485,7 +485,7 @@ def deviances_of(
 ) -> tuple[np.ndarray, float]:
     """Return the deviance of each row, and the largest that there can be."""
     most = most_deviance(model, power)
-    means = np.maximum(predictions, least_prediction(model.bounds))
+    means = np.maximum(predictions, least_prediction(bounds_of(model)))
     return np.minimum(unit_deviance(labels, means, power), most), most
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +20,7 @@ from privboost.evaluation.classes import (
     class_releases,
     count_cells,
 )
-from privboost.evaluation.deviances import open_deviance
+from privboost.evaluation.deviances import GAMMA, POISSON, open_deviance
 from privboost.evaluation.exact_numbers import ExactNumberOutcomes, exact_releases
 from privboost.evaluation.number_sums import Wanted
 from privboost.evaluation.numbers import NumberOutcomes, bounds_of, number_releases, wanted_of
@@ -41,14 +42,21 @@ _SCORE_COLUMNS = 2
 """Most columns that one score of a search touches: predictions, and cells of scores."""
 
 
-def plan_score(encoder: Encoder, budget: Budget) -> tuple[Planned, ...]:
-    """Return the releases of `plan_evaluation(…, only_score=True)` for any model of an encoder."""
+def plan_score(
+    encoder: Encoder, budget: Budget, power: float | None = None, quantile: float | None = None
+) -> tuple[Planned, ...]:
+    """Return the releases of `plan_evaluation(…, only_score=True)` for any model of an encoder.
+
+    Of a number, `power` is that of the deviance that scores are, and `quantile` the level of their
+    pinball loss, if they are one of these.
+    """
     basis = _basis(encoder, budget)
     target = encoder.domain.target
     if isinstance(target, ClassTarget):
         releases = class_releases(basis, _SCORE_COLUMNS)
     else:
-        releases = number_releases(basis, 1, Wanted(target.bounds[0]))
+        wanted = Wanted(target.bounds[0], deviance=power, quantile=quantile)
+        releases = number_releases(basis, 1, wanted)
     return _quietest(basis, releases, gaussian=True)[0].releases
 
 
@@ -91,6 +99,8 @@ def plan_evaluation(
     else:
         _refuse("score_cells", score_cells, "a number has residuals instead")
         own = not only_score if curves is None else check_flag("curves", curves)
+        if not only_score:
+            deviance, power, quantile = _filled(model, deviance, power, quantile)
         variance_power = open_deviance(deviance, power, bounds_of(model), model.bounds)
         level = None if quantile is None else check_number("quantile", quantile, 0.0, 1.0)
         wanted = wanted_of(model, own, variance_power, level)
@@ -118,6 +128,50 @@ def plan_evaluation(
     if max(cells.n_cells for cells in plan.maps) > _MOST_SUMS:
         raise ValueError("by: there are too many groups for so many classes and cells of scores")
     return plan
+
+
+def _filled(
+    model: Model, deviance: Any, power: Any, quantile: Any
+) -> tuple[str | None, float | None, float | None]:
+    """Return a deviance with its power, and a quantile: those of the model's loss unless given.
+
+    A deviance that labels within the target's bounds do not have is left out.
+    """
+    own, own_power, level = loss_measures(model.privacy.parameters)
+    if deviance is None and own is not None and (power is None or own == "tweedie"):
+        own_power = own_power if power is None else power
+        try:
+            open_deviance(own, own_power, bounds_of(model), model.bounds)
+        except ValueError:
+            if power is not None:
+                raise
+        else:
+            deviance, power = own, own_power
+    return deviance, power, level if quantile is None else quantile
+
+
+def loss_measures(said: Mapping[str, Any]) -> tuple[str | None, float | None, float | None]:
+    """Return what the loss of a number asks to be measured, by the parameters of its training.
+
+    It is the deviance and its power, and the quantile; each may be None. A model's file may say
+    anything: what is no loss with a parameter in its range counts as none.
+    """
+    match said.get("loss"):
+        case "poisson" | "gamma" as loss:
+            return loss, None, None
+        case "tweedie":
+            return "tweedie", _within(said.get("power"), POISSON, GAMMA), None
+        case "absolute":
+            return None, None, 0.5
+        case "quantile":
+            return None, None, _within(said.get("quantile"), 0.0, 1.0)
+    return None, None, None
+
+
+def _within(value: Any, low: float, high: float) -> float | None:
+    """Return a number that lies between two others, and None for anything else."""
+    number = isinstance(value, float | int) and not isinstance(value, bool)
+    return float(value) if number and low < value < high else None
 
 
 def _basis(encoder: Encoder, budget: Budget) -> PlanBasis:

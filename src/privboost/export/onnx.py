@@ -6,6 +6,7 @@ as integers, which is exact. Trees are table look-ups, for all trees of one dept
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from privboost.data.features import CategoricalFeature, DateFeature
 from privboost.data.targets import ClassTarget
 from privboost.export.formula import Column, Formula, TreeTerm, free_name, missing_text, spellings
 from privboost.models.intervals import EXPORTED_COVERAGE
-from privboost.models.model import SOFTMAX, Model
+from privboost.models.model import LOG, SOFTMAX, Model
 
 _OPSET, _ML_OPSET, _IR_VERSION = 17, 4, 8
 """Versions of 2022 and 2023, which all maintained runtimes support."""
@@ -42,12 +43,15 @@ def export(model: Model) -> bytes:
     and numeric categories as float64 (NaN is missing), dates as int64 (days or seconds since
     1970), strings as strings. Outputs are `prediction`, for classes `scores`, and `probabilities`
     where scores are log-odds; with an exposure `rate`, which is `Model.predict_rate`'s; for a
-    number with prediction intervals `lower` and `upper`, the ends of the 90 % interval.
+    number with prediction intervals `lower` and `upper`, the ends of the 90 % interval; where
+    there are prediction sets `in_set`, whether each class is in the set of 90 %.
     """
     formula = Formula.of(model)
     names = [column.name for column in formula.columns]
     wanted = ["prediction", "probabilities", "scores"]
-    wanted += [] if model.nonconformity is None else ["lower", "upper"]
+    if model.nonconformity is not None:
+        has_classes = isinstance(model.domain.target, ClassTarget)
+        wanted += ["in_set"] if has_classes else ["lower", "upper"]
     wanted += [] if model.exposure is None else ["rate"]
     results = {name: free_name(name, names) for name in wanted}
     graph = _Graph([*names, *results.values()])
@@ -297,6 +301,10 @@ def _add_results(graph: _Graph, model: Model, scores: str, names: dict[str, str]
         else:
             probabilities = _probabilities(graph, scores, several)
         graph.output(probabilities, names["probabilities"], "float64", *by_class)
+    if model.nonconformity is not None:
+        found = _in_set(graph, model, scores, best)
+        what = f"in the {EXPORTED_COVERAGE:.0%} prediction set, {by_class[1]}"
+        graph.output(found, names["in_set"], "bool", by_class[0], what)
     shape, description = by_class if several else (["rows"], f"of the class {classes[1]}")
     graph.output(row, names["scores"], "float64", shape, description)
 
@@ -311,18 +319,63 @@ def _columns(graph: _Graph, scores: str) -> tuple[str, str]:
 
 def _add_interval(graph: _Graph, model: Model, row: str, names: dict[str, str]) -> None:
     """Add the ends of the prediction interval; see `Model.predict_interval`."""
+    ends = _relative_ends(graph, model, row) if model.link == LOG else _ends(graph, model, row)
+    for name, end in ends.items():
+        what = f"{name} end of the {EXPORTED_COVERAGE:.0%} prediction interval"
+        graph.output(end, names[name], "float64", ["rows"], what)
+
+
+def _ends(graph: _Graph, model: Model, row: str) -> dict[str, str]:
     target = model.domain.target
     assert not isinstance(target, ClassTarget)
     middle, half = model.middle_and_half
     width = model.interval_half_width(EXPORTED_COVERAGE)
     limits = [graph.constant(bound, "float64") for bound in target.scaled_bounds]
+    ends = {}
     for name, moved in (("lower", -width), ("upper", width)):
         score = graph.add("Add", row, graph.constant(moved, "float64"))
         wide = graph.add("Mul", score, graph.constant(half, "float64"))
         number = graph.add("Add", wide, graph.constant(middle, "float64"))
-        end = _from_scale(graph, graph.add("Clip", number, *limits), target.inverse_scale_name)
-        what = f"{name} end of the {EXPORTED_COVERAGE:.0%} prediction interval"
-        graph.output(end, names[name], "float64", ["rows"], what)
+        clipped = graph.add("Clip", number, *limits)
+        ends[name] = _from_scale(graph, clipped, target.inverse_scale_name)
+    return ends
+
+
+def _relative_ends(graph: _Graph, model: Model, row: str) -> dict[str, str]:
+    """Add the ends of the prediction interval with a log link."""
+    found, target = model.nonconformity, model.domain.target
+    assert found is not None
+    assert found.scale is not None
+    assert not isinstance(target, ClassTarget)
+    # Without an edge ends lie infinitely far from the mean, and are the bounds.
+    terms = model.interval_terms(EXPORTED_COVERAGE) or ((1, 0, -math.inf), (1, 0, math.inf))
+    ends = [graph.constant(end, "float64") for end in found.scale.limits]
+    score = graph.add("Clip", row, *ends)
+    powered = graph.add("Mul", score, graph.constant(found.scale.power / 2, "float64"))
+    mean, spread = graph.add("Exp", score), graph.add("Exp", powered)
+    limits = [graph.constant(bound, "float64") for bound in target.bounds]
+    results = {}
+    for name, factors in zip(("lower", "upper"), terms, strict=True):
+        a, b, c = (graph.constant(own, "float64") for own in factors)
+        both = graph.add("Add", graph.add("Mul", mean, a), graph.add("Mul", spread, b))
+        results[name] = graph.add("Clip", graph.add("Add", both, c), *limits)
+    return results
+
+
+def _in_set(graph: _Graph, model: Model, scores: str, best: str) -> str:
+    """Add whether each class is in the prediction set; see `Model.predict_set`.
+
+    `scores` have the shape (rows, outputs), and `best` is the index of the most probable class.
+    """
+    assert model.nonconformity is not None
+    edge = model.nonconformity.threshold(EXPORTED_COVERAGE)
+    least = -math.inf if edge is None else -edge / SCORE_STEPS
+    if model.scores.n_outputs == 1:
+        scores = graph.add("Concat", graph.add("Neg", scores), scores, axis=1)
+    near = graph.add("Greater", scores, graph.constant(least, "float64"))
+    own = graph.add("Unsqueeze", best, graph.constant([1], "int64"))
+    classes = graph.constant(np.arange(len(model.classes)), "int64")
+    return graph.add("Or", near, graph.add("Equal", own, classes))
 
 
 def _probabilities(graph: _Graph, scores: str, several: bool) -> str:

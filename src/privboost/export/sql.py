@@ -33,7 +33,7 @@ from privboost.export.formula import (
     spellings,
 )
 from privboost.models.intervals import EXPORTED_COVERAGE
-from privboost.models.model import SOFTMAX, Model
+from privboost.models.model import LOG, SOFTMAX, Model
 
 _LARGEST_EXPONENT = 700
 """Exponents beyond it make no difference that a double could hold."""
@@ -55,9 +55,10 @@ def sql_text(model: Model, table: str = "rows") -> str:
 
     The new columns are, for classes, scores, `prediction`, and (where scores are log-odds)
     probabilities; for a number its score, `prediction`, and `lower` and `upper`, the ends of the
-    90 % prediction interval of a model that has intervals. Their names differ from those of the
-    domain's columns and from each other, in more than case and within 63 bytes; underscores are
-    added where needed.
+    90 % prediction interval of a model that has intervals; where it has sets of classes, for each
+    class 1 if it is in the set of 90 %, else 0 ("in set high"). Their names differ from those of
+    the domain's columns and from each other, in more than case and within 63 bytes; underscores
+    are added where needed.
 
     Parameters
     ----------
@@ -87,8 +88,9 @@ def sql_text(model: Model, table: str = "rows") -> str:
     named = {f"s{output}": score for output, score in enumerate(scores)}
     own_scores = [f"s.{name}" for name in named]
     results = _results(model, own_scores)
-    if model.nonconformity is not None and not isinstance(domain.target, ClassTarget):
-        results |= _interval_ends(model, own_scores[0])
+    if model.nonconformity is not None:
+        about = _sets if isinstance(domain.target, ClassTarget) else _interval_ends
+        results |= about(model, own_scores)
     new = _new_names(results, [*domain.feature_names, domain.target.name])
     added = {_identifier(name): what for name, what in zip(new, results.values(), strict=True)}
     on = _joined([f"s.{name} = {code}" for name, code in coded.items()], " AND ")
@@ -110,18 +112,14 @@ def _results(model: Model, scores: list[str]) -> dict[str, str]:
     target = model.domain.target
     if not isinstance(target, ClassTarget):
         (middle, half), (low, high) = model.middle_and_half, model.scaled_bounds
-        found = f"{_number(middle)} + {_number(half)} * {scores[0]}"
-        clipped = f"CASE WHEN {found} < {_number(low)} THEN {_number(low)}"
-        clipped += f" WHEN {found} > {_number(high)} THEN {_number(high)} ELSE {found} END"
+        clipped = _clipped(f"{_number(middle)} + {_number(half)} * {scores[0]}", low, high)
         results = {
             "privboost score": scores[0],
             "prediction": _from_scale(clipped, model.inverse_scale_name),
         }
         if model.exposure is not None:
-            (low, high), rate = model.scaled_rate_bounds, scores[1]
-            clipped = f"CASE WHEN {rate} < {_number(low)} THEN {_number(low)}"
-            clipped += f" WHEN {rate} > {_number(high)} THEN {_number(high)} ELSE {rate} END"
-            results["rate"] = _from_scale(clipped, model.inverse_scale_name)
+            rate = _clipped(scores[1], *model.scaled_rate_bounds)
+            results["rate"] = _from_scale(rate, model.inverse_scale_name)
         return results
     labels = model.classes.tolist()
     scored = labels if len(scores) > 1 else labels[1:]
@@ -133,20 +131,66 @@ def _results(model: Model, scores: list[str]) -> dict[str, str]:
     return results
 
 
-def _interval_ends(model: Model, score: str) -> dict[str, str]:
+def _interval_ends(model: Model, scores: list[str]) -> dict[str, str]:
     """Return the ends of the prediction interval; see `Model.predict_interval`."""
     target = model.domain.target
     assert not isinstance(target, ClassTarget)
+    if model.link == LOG:
+        return _relative_ends(model, scores[0])
     (middle, half), (low, high) = model.middle_and_half, target.scaled_bounds
     width = model.interval_half_width(EXPORTED_COVERAGE)
     ends = {"lower": _number(low), "upper": _number(high)}
     if width < math.inf:
         for name, moved in (("lower", f"- {_number(width)}"), ("upper", f"+ {_number(width)}")):
-            found = f"{_number(middle)} + {_number(half)} * ({score} {moved})"
-            clipped = f"CASE WHEN {found} < {_number(low)} THEN {_number(low)}"
-            clipped += f" WHEN {found} > {_number(high)} THEN {_number(high)} ELSE {found} END"
-            ends[name] = clipped
+            found = f"{_number(middle)} + {_number(half)} * ({scores[0]} {moved})"
+            ends[name] = _clipped(found, low, high)
     return {name: _from_scale(own, target.inverse_scale_name) for name, own in ends.items()}
+
+
+def _relative_ends(model: Model, score: str) -> dict[str, str]:
+    """Return the ends of the prediction interval with a log link."""
+    (low, high), found = model.domain.target.bounds, model.nonconformity  # type: ignore[union-attr]
+    terms = model.interval_terms(EXPORTED_COVERAGE)
+    if terms is None:
+        return {"lower": _number(low), "upper": _number(high)}
+    assert found is not None
+    assert found.scale is not None
+    scaled = _clipped(score, *found.scale.limits)
+    power = _number(found.scale.power / 2)
+    ends = {}
+    for name, (mean, spread, more) in zip(("lower", "upper"), terms, strict=True):
+        end = f"{_number(mean)} * EXP({scaled}) + {_number(spread)} * EXP({power} * ({scaled}))"
+        ends[name] = _clipped(f"{end} + {_number(more)}", low, high)
+    return ends
+
+
+def _clipped(number: str, low: float, high: float) -> str:
+    """Return a number within bounds."""
+    clipped = f"CASE WHEN {number} < {_number(low)} THEN {_number(low)}"
+    return f"{clipped} WHEN {number} > {_number(high)} THEN {_number(high)} ELSE {number} END"
+
+
+def _sets(model: Model, scores: list[str]) -> dict[str, str]:
+    """Return 1 for each class of the prediction set, and 0 for others; see `Model.predict_set`."""
+    assert model.nonconformity is not None
+    labels = model.classes.tolist()
+    edge = model.nonconformity.threshold(EXPORTED_COVERAGE)
+    names = [f"in set {label}" for label in labels]
+    if edge is None:
+        return dict.fromkeys(names, "1")
+    least = -edge / SCORE_STEPS
+    if len(scores) == 1:
+        holds = [
+            f"{scores[0]} <= 0e0 OR {scores[0]} < {_number(-least)}",
+            f"{scores[0]} > 0e0 OR {scores[0]} > {_number(least)}",
+        ]
+    else:
+        holds = []
+        for k, score in enumerate(scores):
+            best = [f"{score} > {other}" for other in scores[:k]]
+            best += [f"{score} >= {other}" for other in scores[k + 1 :]]
+            holds.append(f"{score} > {_number(least)} OR ({' AND '.join(best)})")
+    return {n: f"CASE WHEN {own} THEN 1 ELSE 0 END" for n, own in zip(names, holds, strict=True)}
 
 
 def _from_scale(scaled: str, inverse_scale_name: str) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from privboost._core.errors import FederationError
 from privboost.accounting.events import Event, Planned, SampledGroup
 from privboost.accounting.individual_budgets import IndividualBudget
-from privboost.accounting.noisy_sums import GaussianRelease, ParallelRelease
+from privboost.accounting.noisy_sums import GaussianRelease, Parallel
 from privboost.federated.crypto import KEY_BYTES
 
 _MAX_PRINTED = 1000
@@ -120,10 +120,10 @@ class Catalogue:
         return found[0]
 
     @property
-    def parallel(self) -> ParallelRelease:
+    def parallel(self) -> Parallel:
         """A release of units put aside."""
         for event in self._events:
-            if isinstance(event, ParallelRelease):
+            if isinstance(event, Parallel):
                 return event
         raise FederationError("plan: no units are put aside")
 

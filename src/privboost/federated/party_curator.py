@@ -27,6 +27,7 @@ from privboost.accounting.noisy_sums import (
     GramRelease,
     LaplaceRelease,
     NoisySums,
+    Parallel,
     ParallelRelease,
     ThresholdRelease,
     VectorRelease,
@@ -124,7 +125,7 @@ class PartyCurator(Curator):
         self._seeded = seeded
         self._given: Sample | None = None
 
-    def follow_part(self, update: UsePart, event: ParallelRelease) -> None:
+    def follow_part(self, update: UsePart, event: Parallel) -> None:
         """Put this party's units aside, or have them count, when the coordinator does.
 
         In a seeded run coins follow the key of the message; otherwise the key is the party's own.
@@ -133,7 +134,7 @@ class PartyCurator(Curator):
             self._given = update.put_aside
             self.put_aside(update.put_aside.rate, event)
         else:
-            self.use_aside()
+            self.use_aside(update.relative)
 
     def _coins(self, fraction: float) -> Sample:
         if self._seeded and self._given is not None:

@@ -14,7 +14,7 @@ from privboost._core.grid import SCORE_STEPS
 from privboost.accounting.events import SampledGroup
 from privboost.accounting.noisy_sums import GaussianRelease
 from privboost.data.design_matrix import Terms
-from privboost.data.rows import Layout
+from privboost.data.rows import Layout, RelativeResiduals
 from privboost.engine.backend import LocalBackend
 from privboost.engine.protocol import ShardState
 from privboost.engine.queries import Query
@@ -244,7 +244,10 @@ class CommandChecker(ShardState):
         need(self._is_number or not len(edges), _PLACE, "only numeric labels have bins")
         self._bins = len(edges) + 1 if len(edges) else 0
 
-    def use_part(self, put_aside: Sample, aside: bool) -> None:
+    def use_part(
+        self, put_aside: Sample, aside: bool, relative: RelativeResiduals | None = None
+    ) -> None:
+        need(relative is None or self._is_number, _PLACE, "only numbers have residuals")
         need(put_aside is not None, _PLACE, "the coins of units are needed")
         self._check_sample(put_aside)
         need_flag(aside, _PLACE)

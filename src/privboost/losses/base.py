@@ -282,6 +282,8 @@ class LogLink(Loss):
     """Least label, in parts of its unit: one of 0 has no likelihood under some losses."""
     whole: ClassVar[bool] = False
     """Whether labels are counts."""
+    variance_power: float = 1.0
+    """Power of the mean to which the variance of labels is taken to be proportional."""
 
     @property
     def labels(self) -> tuple[float, float]:
@@ -355,6 +357,11 @@ def newton_losses(target: str) -> tuple[str, ...]:
     """Return the names of the losses of a target that need a Hessian, and no scale of their own."""
     known = {name: loss_of(target, name) for name in losses_of(target)}
     return tuple(name for name, loss in known.items() if loss.has_hessian and not loss.own_scale)
+
+
+def scaled_losses(target: str) -> tuple[str, ...]:
+    """Return the names of the losses of a target that have a scale of their own."""
+    return tuple(name for name in losses_of(target) if loss_of(target, name).own_scale)
 
 
 def losses_of(target: str) -> tuple[str, ...]:

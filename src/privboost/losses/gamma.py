@@ -12,6 +12,7 @@ class Gamma(LogLink):
 
     name = "gamma"
     least_label = 1e-3
+    variance_power = 2.0
 
     def value(self, scores: np.ndarray, label: Values, offset: Values = 0.0) -> np.ndarray:
         """Return the negative log-likelihood of each row."""

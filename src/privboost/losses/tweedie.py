@@ -20,7 +20,7 @@ class Tweedie(LogLink):
     parameter = "power"
 
     def __init__(self, power: float = 1.5) -> None:
-        self.power = power
+        self.power = self.variance_power = power
 
     def with_parameter(self, value: float) -> Tweedie:
         """Return the loss of another power."""

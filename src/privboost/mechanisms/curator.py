@@ -21,11 +21,12 @@ from privboost.accounting.noisy_sums import (
     GramRelease,
     LaplaceRelease,
     NoisySums,
-    ParallelRelease,
+    Parallel,
     ThresholdRelease,
     VectorRelease,
 )
 from privboost.data.design_matrix import Terms
+from privboost.data.rows import RelativeResiduals
 from privboost.engine.backend import Backend
 from privboost.engine.queries import GramSums, LinearSums, Query, SumQuery, TreeSums
 from privboost.engine.updates import SetClippingRange, SetTerms, Update, UsePart
@@ -87,7 +88,7 @@ class Curator:
         self._terms: Terms | None = None
         self._put_aside: Sample | None = None
         self._counts_aside = self._unsure = False
-        self._parallel: frozenset[ParallelRelease] = frozenset()
+        self._parallel: frozenset[Parallel] = frozenset()
         self._range = FULL_RANGE
 
     @property
@@ -312,7 +313,7 @@ class Curator:
                 raise ValueError("only Gaussian releases of all rows can be exchanged")
         self._ledger.exchange(Planned(reserved, 1), releases, self._ledger.accountant)
 
-    def put_aside(self, fraction: float, event: ParallelRelease) -> None:
+    def put_aside(self, fraction: float, event: Parallel) -> None:
         """Put units aside, by a secret coin each: until `use_aside`, only the others count.
 
         Privacy
@@ -329,8 +330,10 @@ class Curator:
         self._put_aside, self._parallel = self._coins(fraction), parallel
         self._use_part(self._put_aside, False)
 
-    def use_aside(self) -> None:
+    def use_aside(self, relative: RelativeResiduals | None = None) -> None:
         """Have only the units put aside count, with nonconformity as states.
+
+        That of a number is its absolute residual, or its relative one.
 
         Privacy
         -------
@@ -339,9 +342,9 @@ class Curator:
         if self._put_aside is None or self._counts_aside:
             raise ValueError("no units are put aside, or they count already")
         self._counts_aside = True
-        self._use_part(self._put_aside, True)
+        self._use_part(self._put_aside, True, relative)
 
-    def _check_covered(self, fraction: float, event: ParallelRelease) -> frozenset[ParallelRelease]:
+    def _check_covered(self, fraction: float, event: Parallel) -> frozenset[Parallel]:
         """Return all parallel releases; refuse to put units aside unless all may be covered."""
         if event.fraction != fraction:
             raise ValueError("another fraction of the units is put aside than the event says")
@@ -350,10 +353,12 @@ class Curator:
             raise BudgetError(f"not reserved: {event.what}")
         return parallel
 
-    def _use_part(self, coins: Sample, aside: bool) -> None:
+    def _use_part(
+        self, coins: Sample, aside: bool, relative: RelativeResiduals | None = None
+    ) -> None:
         """Have a part of the units count; where that fails, nothing more is released."""
         self._unsure = True
-        self._backend.apply(UsePart(coins, aside))
+        self._backend.apply(UsePart(coins, aside, relative))
         self._unsure = False
 
     def _coins(self, fraction: float) -> Sample:
@@ -380,13 +385,14 @@ class Curator:
     def _charge_event(self, event: Event) -> KeyStream:
         """Record an event, and return the randomness of its release."""
         check_noisy(event)
-        if self._put_aside is not None and not isinstance(event, GaussianRelease):
-            raise ValueError("once units are put aside, only Gaussian sums leave them out")
+        sums = isinstance(event, GaussianRelease | LaplaceRelease)
+        if self._put_aside is not None and not sums:
+            raise ValueError("once units are put aside, only noisy sums leave them out")
         if self._unsure:
             raise ValueError("it is not known which units count: nothing more is released")
-        if isinstance(event, ParallelRelease) != self._counts_aside:
+        if isinstance(event, Parallel) != self._counts_aside:
             raise ValueError(f"this release is not of the units that count now: {event.what}")
-        if isinstance(event, ParallelRelease) and event not in self._parallel:
+        if isinstance(event, Parallel) and event not in self._parallel:
             raise ValueError(f"not reserved before units were put aside: {event.what}")
         if self._payments.are_open:
             raise ValueError("rows have budgets: only Gaussian releases charge them")

@@ -10,7 +10,7 @@ from privboost._core.grid import Contribution
 from privboost.accounting.accountants import Accountant
 from privboost.accounting.events import Event, Exact, Planned
 from privboost.accounting.ledger import Ledger
-from privboost.accounting.noisy_sums import ParallelRelease
+from privboost.accounting.noisy_sums import Parallel
 from privboost.engine.backend import Backend
 from privboost.engine.queries import GramSums, LinearSums, SumQuery, TreeSums
 from privboost.mechanisms.curator import Curator
@@ -72,7 +72,7 @@ class PublicCurator(Curator):
         gram = self._linear_sum(query, event)
         return int(np.rint(np.linalg.eigvalsh(gram.astype(np.float64))[0]))
 
-    def _check_covered(self, fraction: float, event: Event) -> frozenset[ParallelRelease]:
+    def _check_covered(self, fraction: float, event: Event) -> frozenset[Parallel]:
         """Accept an exact event: nothing is paid."""
         _check_exact(event)
         return frozenset()

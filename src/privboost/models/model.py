@@ -30,7 +30,7 @@ from privboost.data.encoding import Encoder
 from privboost.data.features import NumericFeature
 from privboost.data.rows import Codes
 from privboost.data.scales import from_scale
-from privboost.data.targets import ClassTarget, Target, has_log_bounds
+from privboost.data.targets import ClassTarget, NumberTarget, Target, has_log_bounds
 from privboost.distributed.frames import accepts_remote_frames, is_remote
 from privboost.explanations.explanation import Explanation, LocalExplanation
 from privboost.explanations.terms import Finding
@@ -358,6 +358,8 @@ class Model(DeclaredState):
         of at least 0.8 · `coverage`, whatever the model and the distribution are, and in general of
         a little more than `coverage`: in at most one fit of five does noise make intervals shorter
         than those without noise. Numbers beyond the declared bounds count as the nearer of the two.
+        They are symmetric around the score; with a log link they are wider where means are larger,
+        see `interval_half_width`.
 
         Parameters
         ----------
@@ -401,13 +403,45 @@ class Model(DeclaredState):
                 "(interval_half_width) to decision_function, or pass local rows"
             )
         scores = self.decision_function(data, n_jobs=n_jobs)
+        if self.link == LOG:
+            return self._relative_interval(scores, coverage)
         return np.stack([self._clipped_to_target(scores + end) for end in (-half, half)], axis=1)
+
+    def _relative_interval(self, scores: np.ndarray, coverage: float) -> np.ndarray:
+        """Return the intervals of rows whose scores are logarithms of means."""
+        target, terms = self.domain.target, self.interval_terms(coverage)
+        assert isinstance(target, NumberTarget)
+        if terms is None:
+            return np.tile(np.array(target.bounds, dtype=np.float64), (len(scores), 1))
+        assert self.nonconformity is not None
+        assert self.nonconformity.scale is not None
+        scale = self.nonconformity.scale
+        scores = np.clip(scores, *scale.limits)
+        mean, spread = (
+            from_scale(own, (1.0, 2.0), LOG) for own in (scores, scores * scale.power / 2)
+        )
+        ends = [np.clip(a * mean + b * spread + c, *target.bounds) for a, b, c in terms]
+        return np.stack(ends, axis=1)
+
+    def interval_terms(self, coverage: float) -> tuple[tuple[float, float, float], ...] | None:
+        """Return what the ends of intervals are sums of, with a log link; None for the bounds.
+
+        See `RelativeScale.terms`.
+        """
+        found, target = self.nonconformity, self.domain.target
+        assert found is not None
+        assert found.scale is not None
+        assert isinstance(target, NumberTarget)
+        edge = found.threshold(coverage)
+        return None if edge is None else found.scale.terms(edge, target.middle_and_half()[1])
 
     def interval_half_width(self, coverage: float = 0.9) -> float:
         """Return half the width of prediction intervals in scores; infinite for the bounds.
 
         The interval of a row with the score s (`decision_function`) goes from s − h to s + h; on
-        the target's declared scale that is `middle_and_half[1]` times as wide.
+        the target's declared scale that is `middle_and_half[1]` times as wide. With a log link it
+        goes from m − h·m^(p/2) to m + h·m^(p/2) about the mean m, p the power of the loss (1 for
+        "poisson", 2 for "gamma"), a little rounded up.
 
         Parameters
         ----------
@@ -419,7 +453,11 @@ class Model(DeclaredState):
                 "predict_interval: no units were put aside for intervals; only a regressor with a "
                 "conformal_fraction above 0 has them"
             )
-        return self.nonconformity.half_width(check_share("coverage", coverage))
+        share = check_share("coverage", coverage)
+        if self.link == LOG:
+            terms = self.interval_terms(share)
+            return math.inf if terms is None else terms[1][1]
+        return self.nonconformity.half_width(share)
 
     def predict_set(
         self, data: Any, coverage: float = 0.9, n_jobs: int | None = None
@@ -853,7 +891,9 @@ def _read(payload: Any) -> Model:
     span = _read_span(span, target)
     link = _read_link(link, target, span)
     intervals = _read_nonconformity(nonconformity, target)
-    need(intervals is None or link != LOG, "nonconformity", "a log link has none")
+    if intervals is not None:
+        fits = (intervals.scale is None) == (link != LOG)
+        need(fits, "nonconformity", "residuals are relative with a log link, and with none else")
     about = span, intervals, link, _read_exposure(exposure, link, encoder.domain)
     return Model(encoder, scores, read_report(payload["privacy"]), *about)
 

@@ -30,7 +30,7 @@ from privboost.models.linear import LinearScores
 from privboost.models.scores import pool_counts
 from privboost.recipes.common.candidates import check_bins
 from privboost.recipes.common.coordinates import Design, design
-from privboost.recipes.common.mean_correction import (
+from privboost.recipes.common.corrections import (
     UNKNOWN_CLIP,
     fit_correction,
     last_release,

@@ -19,6 +19,7 @@ from privboost.accounting.noisy_sums import GaussianRelease
 from privboost.data.encoding import Encoder
 from privboost.engine.queries import HESSIAN, NodeHistograms, TreeSums
 from privboost.engine.updates import AddTreeValues
+from privboost.losses.base import loss_of
 from privboost.mechanisms.curator import Curator
 from privboost.mechanisms.utilities import MAX_SPLIT_ROWS
 from privboost.models.forest import Forest
@@ -35,10 +36,12 @@ from privboost.recipes.common.candidates import (
     of_each,
     splits_of,
 )
-from privboost.recipes.common.initial_score import initial_release
-from privboost.recipes.common.mean_correction import calibrate, last_release
+from privboost.recipes.common.corrections import last_release
 from privboost.recipes.common.newton import NewtonPlan, NewtonStep
+from privboost.recipes.common.own_scales import scale_kind
 from privboost.recipes.common.parameters import (
+    POWER,
+    QUANTILE,
     SPAN_SHARE,
     Parameters,
     count,
@@ -47,10 +50,11 @@ from privboost.recipes.common.parameters import (
     or_none,
     parameter,
     share,
+    with_parameter,
 )
 from privboost.recipes.common.plan import Budget, PlanBasis, ReleaseShare, Task
 from privboost.recipes.common.probability_calibration import check_calibration
-from privboost.recipes.common.target_range import plan_target_range
+from privboost.recipes.common.target_range import WHOLE_RANGE, TargetRange
 from privboost.reports.report import at_most_rows
 from privboost.trees.tree import stump
 
@@ -64,7 +68,7 @@ _TYPICAL_VALUE = 0.25
 class DPXGBParameters(Parameters):
     """Parameters of DP-XGB."""
 
-    _apart: ClassVar[tuple[str, ...]] = newton.NEWTON_STEP
+    _apart: ClassVar[tuple[str, ...]] = (*newton.NEWTON_STEP, "loss", "power", "quantile")
 
     n_estimators: int = parameter(50, *newton.TREES)
     max_depth: int = parameter(4, *newton.DEPTH)
@@ -75,7 +79,9 @@ class DPXGBParameters(Parameters):
         "costs nothing. By default all.",
     )
     learning_rate: float = parameter(0.3, *newton.LEARNING_RATE)
-    gradient_clip: float = parameter(0.5, *newton.GRADIENT_CLIP)
+    gradient_clip: float | None = parameter(
+        None, newton.SCALED_CLIP[0], newton.SCALED_CLIP[1].format(0.5), by_task=(0.5, 0.5)
+    )
     hessian_clip: float = parameter(None, *newton.HESSIAN_CLIP, by_task=(0.25, 1.0))
     hessian_share: float | None = parameter(
         None,
@@ -94,6 +100,15 @@ class DPXGBParameters(Parameters):
         or_none(newton.STEP_SIZE),
         f"{newton.LEAF_CLIP[1]} None is the largest that the grid of scores allows.",
     )
+    loss: str = parameter(
+        None,
+        "str",
+        newton.LOSS_OF_NUMBERS,
+        by_task=("logistic", "squared"),
+        tasks=("number",),
+    )
+    power: float = parameter(1.5, *POWER, tasks=("number",))
+    quantile: float = parameter(0.5, *QUANTILE, tasks=("number",))
     features: str | int = parameter(
         "all",
         options_or_count("all", "cyclical"),
@@ -187,20 +202,27 @@ def plan_dpxgb(
     budget. `given` has the estimator's parameters.
     """
     target = Task.of(encoder.domain.target).target
-    settings = DPXGBParameters.read(given, target)
+    loss = newton.loss_from({"loss": given.get("loss")}, target, own_scale=True)
+    own_scale = loss_of(target, loss).own_scale
+    settings = DPXGBParameters.read(given, target, **(newton.OWN_CLIPS if own_scale else {}))
     if settings.leaf_clip is None:
         widest = newton.widest_clip(settings.n_estimators, settings.learning_rate)
         settings = replace(settings, leaf_clip=widest)
-    step = NewtonStep.of(settings, settings.hessian_clip, _TYPICAL_VALUE)
+    loss_name = with_parameter(target, settings)
+    basis = PlanBasis(encoder, weight_bound, budget, given["accountant"], loss_name)
+    likely = newton.scaled_clips(basis.task.loss_instance)
+    step = NewtonStep.of(settings, settings.hessian_clip, _TYPICAL_VALUE, likely)
+    newton.check_init_share(settings, basis.task.loss_instance)
     check_candidates(settings.n_candidates, encoder, settings.sketch_bins)
     newton.check_scores(settings.n_estimators * step.leaf_clip * step.learning_rate)
     check_histograms(encoder, settings.n_candidates, settings.levels)
-    basis = PlanBasis(encoder, weight_bound, budget, given["accountant"])
     check_calibration(settings.calibration_share, target, basis.task.loss)
     made = basis.calibrate_by_shares(_wanted(basis, step, settings))
     follows = _NOISE_LAMBDA[target] if settings.reg_lambda is None else None
     return DPXGBPlan(
-        **made.fields_with("init_release", "selection", "leaf", "sketch", "calibration_release"),
+        **made.fields_with(
+            "label_release", "init_release", "selection", "leaf", "sketch", "calibration_release"
+        ),
         step=step.with_noise_lambda(follows, made["leaf"].scales[1], weight_bound),
         settings=settings,
     )
@@ -223,10 +245,11 @@ def _wanted(basis: PlanBasis, step: NewtonStep, settings: DPXGBParameters) -> li
         parts.insert(0, ("sketch", Planned(sketch, settings.refinements), settings.shares[0]))
     total, range_share = sum(share for _, _, share in parts), settings.span_share
     rest = 1 - settings.init_share - settings.calibration_share - range_share
-    init = Planned(initial_release(GaussianRelease, 1.0, bound), outputs)
+    scale = scale_kind(basis.task.loss_instance)
+    init = Planned(scale.init_release(basis, GaussianRelease), outputs)
     scores = Planned(last_release(GaussianRelease, basis.task, bound), outputs)
     return [
-        ("range_release", plan_target_range(basis, range_share, GaussianRelease), range_share),
+        (*scale.label_release(basis, GaussianRelease, range_share), range_share),
         ("init_release", init, settings.init_share),
         *((name, planned, rest * share / total) for name, planned, share in parts),
         ("calibration_release", scores, settings.calibration_share),
@@ -234,7 +257,11 @@ def _wanted(basis: PlanBasis, step: NewtonStep, settings: DPXGBParameters) -> li
 
 
 def boost_dpxgb(
-    curator: Curator, plan: DPXGBPlan, generator: np.random.Generator, track: Track = iter
+    curator: Curator,
+    plan: DPXGBPlan,
+    generator: np.random.Generator,
+    track: Track = iter,
+    target_range: TargetRange = WHOLE_RANGE,
 ) -> TreeScores:
     """Train a model of greedy trees; `generator` is the public randomness of their features.
 
@@ -242,8 +269,11 @@ def boost_dpxgb(
     -------
     Spends `plan.releases`: the initial score, those of `add_trees`, and the calibration.
     """
-    model = add_trees(curator, plan, generator, newton.start_boosting(curator, plan), track)
-    return calibrate(curator, plan, plan.calibration_release, model)
+
+    def add(scaled: DPXGBPlan, before: TreeScores) -> TreeScores:
+        return add_trees(curator, scaled, generator, before, track)
+
+    return newton.boost(curator, plan, target_range, add)
 
 
 def add_trees(

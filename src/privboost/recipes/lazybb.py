@@ -51,8 +51,16 @@ from privboost.recipes.common.parameters import (
     share,
     size,
 )
-from privboost.recipes.common.plan import Budget, Plan, PlanBasis, PublicRows, ReleaseShare, Task
-from privboost.recipes.common.probability_calibration import calibrate_votes, counts_release
+from privboost.recipes.common.plan import (
+    Budget,
+    Plan,
+    PlanBasis,
+    PublicRows,
+    ReleaseShare,
+    Task,
+    counts_release,
+)
+from privboost.recipes.common.probability_calibration import WHAT, calibrate_votes
 from privboost.trees.splits import Splits, join_splits
 from privboost.trees.tree import Tree, stump
 
@@ -314,7 +322,7 @@ def _wanted(basis: PlanBasis, settings: LazyBBParameters) -> list[tuple[str, Pla
     named = basis.accountant if isinstance(basis.accountant, str) else ""  # it is judged later
     pure = basis.budget.delta == 0 or named in _OF_PURE
     if share > 0 and not pure:
-        counts = counts_release(GaussianRelease, basis.bound, relation=_REPLACED)
+        counts = counts_release(GaussianRelease, WHAT, basis.bound, relation=_REPLACED)
         whole = sum(weight for _, _, weight in choices)
         choices = [
             *choices,
@@ -325,7 +333,7 @@ def _wanted(basis: PlanBasis, settings: LazyBBParameters) -> list[tuple[str, Pla
     if share > 0 and pure:
         epsilon = sum(planned.count / planned.event.noise for planned in noisy)
         noise = outputs * (1 - share) / (share * epsilon)
-        counts = counts_release(LaplaceRelease, basis.bound, noise, _REPLACED)
+        counts = counts_release(LaplaceRelease, WHAT, basis.bound, noise, _REPLACED)
         names, noisy = [*names, "calibration_release"], (*noisy, Planned(counts, outputs))
     return list(zip(names, noisy, strict=True))
 

@@ -38,8 +38,8 @@ from privboost.recipes.common.candidates import (
     of_each,
     splits_of,
 )
+from privboost.recipes.common.corrections import calibrate, last_release
 from privboost.recipes.common.initial_score import initial_release
-from privboost.recipes.common.mean_correction import calibrate, last_release
 from privboost.recipes.common.newton import NewtonPlan, NewtonStep
 from privboost.recipes.common.parameters import (
     FLAG,

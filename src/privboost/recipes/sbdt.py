@@ -29,6 +29,7 @@ from privboost.engine.queries import (
     TreeSums,
 )
 from privboost.engine.updates import AddTreeValues
+from privboost.losses.base import Loss, loss_of
 from privboost.mechanisms.curator import Curator
 from privboost.models.forest import Forest
 from privboost.models.trees import TreeScores
@@ -42,11 +43,14 @@ from privboost.recipes.common.candidates import (
     check_candidates,
     even_thresholds,
 )
+from privboost.recipes.common.corrections import last_release
 from privboost.recipes.common.initial_score import initial_release
-from privboost.recipes.common.mean_correction import calibrate, last_release
 from privboost.recipes.common.monotone import MONOTONE, RisingTrees, check_slopes, slopes_of
 from privboost.recipes.common.newton import NewtonPlan, NewtonStep
+from privboost.recipes.common.own_scales import scale_kind
 from privboost.recipes.common.parameters import (
+    POWER,
+    QUANTILE,
     SPAN_SHARE,
     Parameters,
     count,
@@ -56,6 +60,7 @@ from privboost.recipes.common.parameters import (
     parameter,
     share,
     size,
+    with_parameter,
 )
 from privboost.recipes.common.plan import (
     Budget,
@@ -66,7 +71,7 @@ from privboost.recipes.common.plan import (
     check_grid,
 )
 from privboost.recipes.common.probability_calibration import check_calibration
-from privboost.recipes.common.target_range import plan_target_range
+from privboost.recipes.common.target_range import WHOLE_RANGE, TargetRange
 from privboost.trees.tree import Tree, stump
 
 STREAM_RELEASES = 2**16
@@ -78,18 +83,30 @@ _LATER_NOISE = 4
 _NOISE_LAMBDA = {"classes": 0.5, "number": 1.0}
 """Default λ, in standard deviations of the noise in a leaf's sum of Hessians."""
 
+_LOG_TREES = {"n_estimators": 300, "max_depth": 4}
+"""Default trees with a log link: a mean that grows by factors needs more steps than a number."""
+
 _TYPICAL_VALUE = {"newton": 1 / 8, "gradient": 1 / 50, "squared": 1 / 8, "number": 1 / 8}
 """Typical size of a leaf's value, which balances the noise of gradients and Hessians."""
+
+
+_LOSS = ("loss", "power", "quantile")
+"""Parameters that name the loss."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SBDTParameters(Parameters):
     """Parameters of S-BDT."""
 
-    _apart: ClassVar[tuple[str, ...]] = (*newton.NEWTON_STEP, "loss")
+    _apart: ClassVar[tuple[str, ...]] = (*newton.NEWTON_STEP, *_LOSS)
     _where_set: ClassVar[tuple[str, ...]] = ("monotone",)
 
-    n_estimators: int = parameter(None, *newton.TREES, by_task=(300, 100))
+    n_estimators: int = parameter(
+        None,
+        newton.TREES[0],
+        f"{newton.TREES[1]} With a log link by default 300 of depth 4.",
+        by_task=(300, 100),
+    )
     max_depth: int = parameter(None, *newton.DEPTH, by_task=(6, 2))
     learning_rate: float = parameter(0.1, *newton.LEARNING_RATE)
     subsample: float = parameter(
@@ -98,7 +115,9 @@ class SBDTParameters(Parameters):
         "Probability of a row to be used for a tree. Below 1 the noise of the accounted release is "
         "smaller, but so is the sum; it regularises (like a larger `reg_lambda`) and seldom helps.",
     )
-    gradient_clip: float = parameter(0.3, *newton.GRADIENT_CLIP)
+    gradient_clip: float | None = parameter(
+        None, newton.SCALED_CLIP[0], newton.SCALED_CLIP[1].format(0.3), by_task=(0.3, 0.3)
+    )
     hessian_clip: float = parameter(None, *newton.HESSIAN_CLIP, by_task=(0.1, 1.0))
     hessian_share: float | None = parameter(
         None,
@@ -124,10 +143,12 @@ class SBDTParameters(Parameters):
         None,
         "str",
         'For classes "logistic", the default, or "squared" on labels −1 and 1, which gives no '
-        "probabilities and no streams; its leaves count rows, whatever `boosting` says. A number "
-        "has the squared loss alone.",
+        "probabilities and no streams; its leaves count rows, whatever `boosting` says. "
+        f"{newton.LOSS_OF_NUMBERS}",
         by_task=("logistic", "squared"),
     )
+    power: float = parameter(1.5, *POWER, tasks=("number",))
+    quantile: float = parameter(0.5, *QUANTILE, tasks=("number",))
     init_share: float = parameter(
         None,
         share(or_else=0),
@@ -261,7 +282,7 @@ class SBDTParameters(Parameters):
         return (hessians < 0) & (self.negative_hessian == "zero")
 
 
-STREAM_PARAMETERS = frozenset(each.name for each in fields(SBDTParameters)) - {"loss"}
+STREAM_PARAMETERS = frozenset(each.name for each in fields(SBDTParameters)) - {*_LOSS}
 """Parameters of the recipe that a stream's file keeps from batch to batch."""
 
 
@@ -278,6 +299,11 @@ class SBDTPlan(NewtonPlan):
     leaf: GaussianRelease
     hessian: GaussianRelease | None
     life: IndividualBudget | None
+
+    @property
+    def sums_hessians(self) -> bool:
+        """Whether leaves divide by sums of Hessians, not by counts of rows."""
+        return bool(self.settings.boosting == "newton")
 
     def rising_trees(self, tables: Sequence[np.ndarray] | None = None) -> RisingTrees:
         """Return trees that keep to `monotone`, given the tables of earlier ones."""
@@ -301,20 +327,26 @@ def plan_sbdt(
     a run of its own.
     """
     target = Task.of(encoder.domain.target).target
-    defaults: dict[str, Any] = {"loss": newton.loss_from(given, target)}
+    defaults: dict[str, Any] = {"loss": newton.loss_from(given, target, own_scale=True)}
+    if loss_of(target, defaults["loss"]).own_scale:
+        defaults |= newton.OWN_CLIPS
+    if loss_of(target, defaults["loss"]).log_link:
+        defaults |= _LOG_TREES
     if given["init_epsilon"] is not None or given["init_count_epsilon"] is not None:
         defaults["init_share"] = 0
     if (target == "classes" and defaults["loss"] != "logistic") or batch is not None:
         defaults["calibration_share"] = 0
     settings = SBDTParameters.read(given, target, **defaults)
-    step = _step(settings, target)
+    loss = with_parameter(target, settings)
+    basis = PlanBasis(encoder, weight_bound, budget, given["accountant"], loss)
+    step = _step(settings, basis.task)
     check_candidates(settings.n_candidates, encoder)
     trees = settings.n_estimators + settings.extra_estimators
     newton.check_scores(trees * step.leaf_clip * step.learning_rate)
-    basis = PlanBasis(encoder, weight_bound, budget, given["accountant"], settings.loss)
     check_slopes(settings.monotone, encoder, basis.task.n_outputs)
     if batch is not None and target == "classes" and settings.loss != "logistic":
         raise ValueError('a stream of classes needs loss="logistic": its states are log-odds')
+    _check_own_scale(settings, basis.task.loss_instance, batch)
     check_calibration(settings.calibration_share, target, settings.loss)
     if batch is not None and settings.calibration_share > 0:
         raise ValueError(
@@ -333,17 +365,29 @@ def plan_sbdt(
     return SBDTPlan(**made | {"budget": budget}, step=step, settings=settings)
 
 
-def _step(settings: SBDTParameters, target: str) -> NewtonStep:
+def _check_own_scale(settings: SBDTParameters, loss: Loss, batch: int | None) -> None:
+    """Refuse what a loss with a scale of its own does not have."""
+    if not loss.own_scale:
+        return
+    newton.check_init_share(settings, loss)
+    if batch is not None:
+        raise ValueError(f'a stream of numbers needs loss="squared", not "{loss.name}"')
+    if settings.init_clip is not None or settings.init_epsilon is not None:
+        raise ValueError(f'init_clip and init_epsilon need loss="squared", not "{loss.name}"')
+
+
+def _step(settings: SBDTParameters, task: Task) -> NewtonStep:
     """Return the Newton step; leaves of the squared loss of classes count rows."""
+    target, likely = task.target, newton.scaled_clips(task.loss_instance)
     squared = target == "classes" and settings.loss == "squared"
     counts = squared or settings.boosting == "gradient"
     typical = _TYPICAL_VALUE["squared" if squared else settings.boosting]
     if target == "number":
         typical = _TYPICAL_VALUE["number"]
-    return NewtonStep.of(settings, 1.0 if counts else settings.hessian_clip, typical)
+    return NewtonStep.of(settings, 1.0 if counts else settings.hessian_clip, typical, likely)
 
 
-_APART_FROM_FILTER = ("init_release", "calibration_release", "range_release")
+_APART_FROM_FILTER = ("init_release", "calibration_release", "range_release", "label_release")
 """Releases that individual filters do not pay for: before the trees, and after them."""
 
 
@@ -359,13 +403,15 @@ def _wanted(
     trees = "random trees" if settings.batch_size == 1 else f"{settings.batch_size} random trees"
     wanted: list[ReleaseShare] = []
     left = 1.0
-    looks = plan_target_range(basis, settings.span_share, GaussianRelease)
-    if first and settings.span_share > 0:
-        wanted.append(("range_release", looks, settings.span_share))
-        left -= settings.span_share
+    loss = basis.task.loss_instance
+    if settings.span_share > 0 or loss.own_scale:  # targets that do not fit are refused
+        looks = scale_kind(loss).label_release(basis, GaussianRelease, settings.span_share)
+        if first and settings.span_share > 0:
+            wanted.append((*looks, settings.span_share))
+            left -= settings.span_share
     if first and settings.init_share > 0:
         kind = GaussianRelease if settings.init_noise == "gaussian" else LaplaceRelease
-        init = initial_release(kind, 1.0, bound)
+        init = scale_kind(loss).init_release(basis, kind)
         wanted.append(("init_release", Planned(init, outputs), settings.init_share))
         left -= settings.init_share
     if settings.calibration_share > 0:
@@ -448,9 +494,7 @@ def _fixed_initial_score(basis: PlanBasis, settings: SBDTParameters) -> Planned 
 def _calibrate_plain(basis: PlanBasis, wanted: list[ReleaseShare]) -> dict[str, Any]:
     """Multiply the noise of all releases by one factor."""
     made = basis.calibrate_by_shares(wanted)
-    return made.fields_with("leaf", "init_release", "hessian", "calibration_release") | {
-        "life": None
-    }
+    return made.fields_with("leaf", "hessian", *_APART_FROM_FILTER) | {"life": None}
 
 
 def _calibrate_gaussian_budget(
@@ -476,7 +520,7 @@ def _calibrate_gaussian_budget(
     made = basis.calibrate_by_shares([*apart, ("life", Planned(life, 1), share)])
     events = {name: event.scaled(made["life"].noise) for name, event in whole.items()}
     check_grid(events.values())
-    return made.fields_with("init_release", "calibration_release", "hessian", "life") | events
+    return made.fields_with("hessian", "life", *_APART_FROM_FILTER) | events
 
 
 def _calibrate_renyi_budget(
@@ -522,7 +566,11 @@ def _life_of(batch: int | None) -> str:
 
 
 def boost_sbdt(
-    curator: Curator, plan: SBDTPlan, generator: np.random.Generator, track: Track = iter
+    curator: Curator,
+    plan: SBDTPlan,
+    generator: np.random.Generator,
+    track: Track = iter,
+    target_range: TargetRange = WHOLE_RANGE,
 ) -> TreeScores:
     """Return a model of random trees; `generator` is the public randomness of their structures.
 
@@ -530,9 +578,11 @@ def boost_sbdt(
     -------
     Spends `plan.releases`: the initial score, those of `add_trees`, and the calibration.
     """
-    before = newton.start_boosting(curator, plan, plan.settings.init_clip)
-    model = add_trees(curator, plan, generator, before, track)
-    found = calibrate(curator, plan, plan.calibration_release, model)
+
+    def add(scaled: SBDTPlan, before: TreeScores) -> TreeScores:
+        return add_trees(curator, scaled, generator, before, track)
+
+    found = newton.boost(curator, plan, target_range, add, plan.settings.init_clip)
     return _settled(plan, found) if plan.settings.monotone else found
 
 

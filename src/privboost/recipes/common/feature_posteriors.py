@@ -149,7 +149,7 @@ def _sharing_cells(profile: np.ndarray, cells: int, generator: np.random.Generat
     return cell_of
 
 
-FIRST_SWEEPS = 4
+FIRST_SWEEPS = 2
 """Measurements of each feature before some are measured more often."""
 
 

@@ -5,11 +5,12 @@ more often, and cut at noisy quantiles; categories are in the order of their eff
 measured in a few joint cells of both features, and the best one again now and then; a tree is
 measured once. Both keep to groups of features that may interact. Where pairs are named, or their
 number is limited, there are no trees, and every pair is measured in turn. Values of both keep to
-monotone constraints.
+monotone constraints. A rule divides measurements between them and single features.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,6 +19,8 @@ import numpy as np
 
 from privboost._core.compilation import compiled
 from privboost._core.grid import SCORE_STEPS
+from privboost.accounting.events import Planned
+from privboost.accounting.noisy_sums import NoisySums
 from privboost.recipes.common.allowed_interactions import Allowed
 from privboost.recipes.common.monotone import CellOrder
 from privboost.recipes.common.posterior import (
@@ -46,8 +49,94 @@ AGAIN = 0.25
 _MOST_PAIRS = 150
 """Approximate number of measurements of pairs, at most half of all."""
 
+LEARNED = 0.7
+"""Part of the draws of trees' features that follows what trees found, if it is quite clear."""
+
+CLEARLY = 5.0
+"""Standard errors of the clearest feature's finding with which it is half clear."""
+
+_FEWEST_ROWS = 3.0
+"""Hessian of a child, in standard deviations of its noise, from which its value is read."""
+
 _NEWS = 0.1
 """Weight of one measurement in the prior of its kind (pair or tree)."""
+
+
+def describe(single: int = 0, joint: int = 0, classes: int = 1) -> str:
+    """Describe a round about so many features, pairs or trees; which does not change its cost."""
+    if single:
+        cells = "a feature" if single == 1 else f"each of {single} features"
+    elif joint == 1:
+        cells = "two features, or by leaf of a tree"
+    else:
+        cells = f"each of {joint} pairs of features, or by leaf of each of {joint} trees"
+    of_all = " of all classes" if classes > 1 else ""
+    return f"gradients and Hessians{of_all} by cell of {cells}"
+
+
+@dataclass(frozen=True)
+class InteractionRule:
+    """Division of measurements between single features and interactions.
+
+    It reads public facts and released values alone, and is part of the plan's digest (with the
+    names of its fields). Parts are of the reserved budget (on μ²); cells are those that a joint
+    query could have: see `PrivBoostPlan._cells`.
+
+    Attributes
+    ----------
+    tried : int
+        Joint measurements, for half of the budget, with which the cells are estimated.
+    fewest : float
+        Cells at and below which there are no interactions.
+    steep : float
+        Part of the budget for each doubling of the cells beyond `fewest`.
+    most_part : float
+        Largest part of the budget.
+    count : float
+        Joint measurements for a part of 1, while there are few cells.
+    many : float
+        Cells beyond which the number of measurements grows with the root of the cells.
+    most_count : int
+        Most joint measurements.
+    """
+
+    tried: int = 100
+    fewest: float = 1.4
+    steep: float = 0.25
+    most_part: float = 0.7
+    count: float = 400.0
+    many: float = 60.0
+    most_count: int = 1500
+
+    def divide(self, cells: float) -> tuple[float, int]:
+        """Return the part of interactions and the number of their measurements."""
+        part = self.steep * math.log2(max(cells, 1e-300) / self.fewest)
+        part = min(max(part, 0.0), self.most_part)
+        count = self.count * part * max(math.sqrt(cells / self.many), 1.0)
+        return part, int(min(count, self.most_count))
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """Measurements that are made once the number of rows is known.
+
+    Releases of one round about features, and about pairs or trees; so many rounds of each, of so
+    many queries. A query is about all classes.
+    """
+
+    single: NoisySums
+    joint: NoisySums | None
+    n_single: int
+    n_joint: int
+    single_queries: int
+    joint_queries: int
+
+    def planned(self) -> list[Planned]:
+        """Return all releases, to replace the reserved one."""
+        single = [Planned(self.single, self.n_single)]
+        if self.joint is None:
+            return single
+        return [*single, Planned(self.joint, self.n_joint)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,6 +274,7 @@ class Interactions:
         self.side = int(min(max(cells**0.5, 3), 8))
         self._allowed, self._shares = allowed, shares_of(np.array([q.size for q in quantiles]))
         self._groups = [_Group.of(group, self._shares) for group in allowed.groups]
+        self._found = np.zeros((2, len(quantiles)))
         self._for_group = int(len(self._groups) > 1)  # random numbers that choose a group
         self._group_ends = np.cumsum([group.ends[-1] for group in self._groups])
         self._pair_probability = min(0.5, _MOST_PAIRS / rounds)
@@ -348,6 +438,7 @@ class Interactions:
         belief = self._belief["tree"] + 0.02
         values, weights = leaf_values(descent, hessian, self._noise, belief)
         self._learn("tree", weights)
+        self._find(tree, descent, hessian)
         part = self._damping.part
         order = CellOrder.of_tree(tree, self._allowed.slopes, self._codes[2])
         if order is not None:
@@ -356,9 +447,55 @@ class Interactions:
         published: np.ndarray = np.rint(values * SCORE_STEPS).astype(np.int32)
         return FittedTree(tree, published, hessian, self._noise, mean_variance(weights), part)
 
+    def _find(self, tree: Tree, descent: np.ndarray, hessian: np.ndarray) -> None:
+        """Draw features more often between whose children trees found a difference.
+
+        An interaction that no single feature shows, such as a parity, is found so.
+        """
+        noise, nodes = self._noise, tree.feature.astype(np.int64)
+        errors = float(noise.gradient), float(noise.hessian), noise.gradient_variance
+        add_differences(nodes, descent, hessian, *errors, _FEWEST_ROWS, self._found)
+        sure = np.maximum(self._found[0], 1e-300)
+        mean, error = self._found[1] / sure, np.sqrt(2 / sure)
+        size = np.sqrt(np.maximum(mean - error, 0.0))
+        total = float(size.sum())
+        if total > 0:
+            clear = float((mean / error).max())
+            part = LEARNED * clear / (clear + CLEARLY)
+            shares = (1 - part) * self._shares + part * size / total
+            self._groups = [_Group.of(own.features.tolist(), shares) for own in self._groups]
+            self._group_ends = np.cumsum([own.ends[-1] for own in self._groups])
+
     def _learn(self, kind: str, weights: np.ndarray) -> None:
         """Update the prior of a kind (pair or tree) with the weights of one measurement."""
         self._belief[kind] = (1 - _NEWS) * self._belief[kind] + _NEWS * weights
+
+
+@compiled
+def add_differences(features, descent, hessian, noise, floor, spread, fewest, found):  # type: ignore[no-untyped-def]
+    """Add the squared difference of each node's children to what was found about its feature.
+
+    The variance of the difference, due to noise and sampling, is subtracted, so that the estimate
+    is without bias. `found` has the sums of precisions, and of estimates times precisions.
+    """
+    leaves = hessian.size
+    total, weight = np.empty(2 * leaves - 1), np.empty(2 * leaves - 1)
+    total[leaves - 1 :], weight[leaves - 1 :] = descent, hessian
+    below = 1.0  # leaves below a child
+    for node in range(leaves - 2, -1, -1):
+        left, right = 2 * node + 1, 2 * node + 2
+        total[node], weight[node] = total[left] + total[right], weight[left] + weight[right]
+        if 2 * node + 2 < leaves / below:
+            below *= 2
+        least = fewest * floor * math.sqrt(below) + 1
+        if weight[left] < least or weight[right] < least:
+            continue
+        first, second = 1 / weight[left], 1 / weight[right]
+        apart = total[left] * first - total[right] * second
+        variance = noise * noise * below * (first * first + second * second)
+        variance += spread * (first + second)
+        found[0, features[node]] += 1 / (variance * variance)
+        found[1, features[node]] += (apart * apart - variance) / (variance * variance)
 
 
 @compiled

@@ -1,9 +1,9 @@
 """Prediction intervals and sets: units put aside, and two histograms of their nonconformity.
 
 Split conformal prediction. Before training a secret coin puts each unit aside; after it, units put
-aside are counted by nonconformity, which is the absolute residual of a number, and minus the score
-of the row's own class: first in a few cells of geometric width, which tell roughly where most rows
-lie, then in cells that follow from the first.
+aside are counted by nonconformity, which is the residual of a number (absolute, or relative with a
+log link), and minus the score of the row's own class: first in a few cells of geometric width,
+which tell roughly where most rows lie, then in cells that follow from the first.
 """
 
 from __future__ import annotations
@@ -17,12 +17,19 @@ import numpy as np
 
 from privboost._core.grid import FULL_RANGE, SCORE_STEPS
 from privboost.accounting.events import Event, Planned
-from privboost.accounting.noisy_sums import GaussianRelease, ParallelRelease
+from privboost.accounting.noisy_sums import (
+    LaplaceRelease,
+    ParallelLaplaceRelease,
+    ParallelRelease,
+)
 from privboost.data.rows import LARGEST_RESIDUAL
+from privboost.data.targets import NumberTarget
+from privboost.engine.look_ups import NO_EDGES
 from privboost.engine.queries import ScoreCounts
-from privboost.engine.updates import AddCellValues, AddTreeValues
+from privboost.engine.updates import AddCellValues, AddTreeValues, SetLabelBins
+from privboost.losses.base import LogLink
 from privboost.mechanisms.curator import Curator
-from privboost.models.intervals import Nonconformity
+from privboost.models.intervals import Nonconformity, RelativeScale
 from privboost.models.parts import ScoreParts
 from privboost.models.scores import Scores
 from privboost.recipes.common.initial_score import publish_initial_scores
@@ -42,6 +49,9 @@ _PER_DOUBLING = 1
 _POSITIVE_EDGES = SCORE_STEPS * 2.0 ** np.arange(-3, 5)
 _CLASS_EDGES = np.concatenate([-_POSITIVE_EDGES[::-1], [0], _POSITIVE_EDGES]).astype(np.int32)
 """Edges of the first histogram of classes: of minus the score of the row's own class."""
+
+_RELATIVE_EDGES = (2 ** np.arange(10, 31)).astype(np.int32)
+"""Edges of the first histogram of relative residuals: from 1/64 on, each twice the last."""
 
 _RESOLUTION = 1.0
 """Width of a cell of the second histogram, in shares of the units: it grows with this factor.
@@ -63,16 +73,11 @@ def plan_intervals(made: PlannedReleases, covered_by: str, fraction: float) -> d
     """Return the fields of a plan whose units put aside pay in parallel to a release.
 
     `covered_by` is the name of that release, which uses all other units and is made after they are
-    put aside. Without a `fraction` no unit is put aside.
+    put aside; with pure ε all of its copies pay. Without a `fraction` no unit is put aside.
     """
     if fraction == 0:
         return {}
     basis = made.basis
-    if basis.task.target == "number" and basis.task.loss != "squared":
-        raise ValueError(
-            f'conformal_fraction must be 0 with loss="{basis.task.loss}": intervals are around a '
-            'mean, of loss="squared"'
-        )
     if basis.contribution.rows > 1:
         raise ValueError(
             "conformal_fraction: units of several rows would be put aside in part; declare "
@@ -84,14 +89,15 @@ def plan_intervals(made: PlannedReleases, covered_by: str, fraction: float) -> d
     if isinstance(basis.budget, PublicRows):
         exact = made[covered_by]
         events = [type(exact)(what, 0.0, 1) for what, _ in parts]
-    elif not isinstance(made[covered_by], GaussianRelease):
-        raise ValueError("conformal_fraction needs Gaussian noise: delta must be above 0")
     else:
+        covering: Any = made[covered_by]
+        copies = made.planned(covered_by).count
         steps = basis.contribution.row_steps
-        events = [
-            ParallelRelease.of(what, made[covered_by], part, fraction, steps)
-            for what, part in parts
-        ]
+        if isinstance(covering, LaplaceRelease):
+            own = ParallelLaplaceRelease
+            events = [own.of(w, covering, copies, p, fraction, steps) for w, p in parts]
+        else:
+            events = [ParallelRelease.of(w, covering, p, fraction, steps) for w, p in parts]
     return {
         "releases": (*made.releases, *(Planned(event, 1) for event in events)),
         "conformal_releases": tuple(events),
@@ -124,14 +130,42 @@ def release_nonconformity(
     """
     if not plan.conformal_releases:
         return None
-    publish_scores(curator, plan, scores.parts())
-    curator.use_aside()
+    parts, scale = scores.parts(), None
+    if plan.task.loss_instance.log_link:
+        scale = relative_scale(curator, plan, parts)
+        curator.publish(SetLabelBins(NO_EDGES))
+    publish_scores(curator, plan, parts)
+    target = plan.encoder.domain.target
+    if scale is None or not isinstance(target, NumberTarget):
+        curator.use_aside()
+    else:
+        curator.use_aside(scale.residuals(target))
     rough, fine = plan.conformal_releases
-    edges = _CLASS_EDGES if plan.task.target == "classes" else rough_edges(span)
+    if scale is not None:
+        edges = _RELATIVE_EDGES
+    else:
+        edges = _CLASS_EDGES if plan.task.target == "classes" else rough_edges(span)
     counts, _ = _release(curator, plan, rough, edges)
     sigma = float(fine.deviations[0]) * plan.count_step
     edges = fine_edges(edges, counts, sigma)
-    return Nonconformity(edges, *_release(curator, plan, fine, edges))
+    return Nonconformity(edges, *_release(curator, plan, fine, edges), scale)
+
+
+def relative_scale(curator: Curator, plan: Plan, parts: ScoreParts) -> RelativeScale:
+    """Return the scale of residuals with a log link, from released values.
+
+    Its unit is the model's start, at the largest exposure if there is one.
+    """
+    target, loss = plan.encoder.domain.target, plan.task.loss_instance
+    assert isinstance(target, NumberTarget)
+    assert isinstance(loss, LogLink)
+    start = int(parts.start[0])
+    if plan.exposure_name is not None:
+        start += int(
+            parts.tables[plan.encoder.domain.feature_names.index(plan.exposure_name)].max()
+        )
+    middle, half = target.middle_and_half(curator.target_range)
+    return RelativeScale.of(loss.variance_power, start, middle + half)
 
 
 def publish_scores(curator: Curator, plan: Plan, parts: ScoreParts) -> None:

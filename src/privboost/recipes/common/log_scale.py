@@ -1,4 +1,4 @@
-"""Losses with a log link: the unit of labels, their lines in a table, and clips.
+"""Scale of a log link: the unit of labels, their lines in a table, and clips.
 
 Rows are counted by label twice, in cells whose width doubles with the label: the first counts find
 where labels end, the second how many are large. From these follow the clips: a clip leaves out
@@ -9,32 +9,25 @@ what lies beyond it, and noise grows with it. The unit is a released mean, in wh
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Self
 
 import numpy as np
 
-from privboost._core.checks import shown
 from privboost._core.grid import FULL_RANGE, LABEL_STEPS, SCORE_STEPS
 from privboost.accounting.events import Planned
 from privboost.accounting.noisy_sums import NoisySums
-from privboost.data.encoding import Encoder
-from privboost.data.features import NumericFeature
-from privboost.data.targets import NumberTarget
-from privboost.engine.queries import GRADIENT_COUNT, GRADIENT_HESSIAN, ScoreCounts, TreeSums
-from privboost.engine.updates import (
-    AddCellValues,
-    SetClippingRange,
-    SetLabelBins,
-    Start,
-    UseLoss,
-)
-from privboost.losses.base import MOST_LINES, LogLink, LossTable, loss_of
+from privboost.data.targets import NumberTarget, has_log_bounds
+from privboost.engine.queries import GRADIENT_COUNT, GRADIENT_HESSIAN, TreeSums
+from privboost.engine.updates import SetClippingRange, SetLabelBins, Start
+from privboost.losses.base import MOST_LINES, LogLink, loss_of
 from privboost.mechanisms.curator import Curator
+from privboost.recipes.common.corrections import shift_log_mean
 from privboost.recipes.common.initial_score import noisy_row_count
-from privboost.recipes.common.plan import Plan, PlanBasis
-from privboost.trees.cell_map import CellMap
+from privboost.recipes.common.label_counts import LabelCounts, count_labels
+from privboost.recipes.common.plan import Plan, PlanBasis, counts_release
+from privboost.recipes.common.scale import Calibrated, Scale, ScaledPlan
+from privboost.recipes.common.target_range import TargetRange
 from privboost.trees.tree import stump
 
 PASSES = 2
@@ -58,8 +51,8 @@ _FINE = 20.0
 _LEAST_UNIT = 1e-6
 """Least unit, in parts of the largest label."""
 
-_MOST_HESSIAN, _LAST_HESSIAN = 2.0, 4.0
-"""Clips of Hessians, in units: of measurements, and of the last release."""
+_MOST_HESSIAN = 2.0
+"""Clip of Hessians of measurements, in units."""
 
 _MATTERS = 0.3
 """Share of what a clip leaves out that would differ between the cells of an effect."""
@@ -67,75 +60,47 @@ _MATTERS = 0.3
 _CELLS = 8.0
 """Cells of an effect that the clip is chosen for."""
 
-MOST_STEP = 0.7
+_MOST_STEP = 0.7
 """Largest step of one measurement, in scores: beyond it a log link is far from linear."""
 
-CORRECTION_SHARES = (0.75, 0.25)
-"""Shares of the differences and of the predictions in the last release."""
 
-_MOST_SHIFT = 1.0
-"""Bound of the correction of all scores."""
+class AmountCounts(LabelCounts):
+    """Noisy counts of rows by label from 0 on; edges are in the target's own unit.
 
-
-def plan_label_counts(basis: PlanBasis, kind: type[NoisySums]) -> Planned:
-    """Return the releases of counts by label, with a noise of 1."""
-    what = "rows by label, for the unit and the clips of the target"
-    return Planned(kind(what, 1.0, cells=1, shares=(1.0,), **basis.bound), PASSES)
-
-
-def correction_release(kind: type[NoisySums], bound: Mapping[str, Any]) -> NoisySums:
-    """Return the release that corrects the mean prediction; `bound` is `PlanBasis.bound`."""
-    what = "predictions less labels, and predictions, to correct their mean"
-    return kind(what, 1.0, cells=1, shares=CORRECTION_SHARES, **bound)
-
-
-@dataclass(frozen=True, eq=False)
-class LabelCounts:
-    """Noisy counts of rows by label.
-
-    Attributes
-    ----------
-    low, high : float
-        Where labels lie, as far as counts show; they are clipped to it.
-    labels, counts : float arrays
-        A typical label of each cell, and how many rows are in it.
-    noise : float
-        Standard deviation of each count.
+    Labels are clipped to the outer edges, where they lie as far as counts show.
     """
 
-    low: float
-    high: float
-    labels: np.ndarray
-    counts: np.ndarray
-    noise: float
+    @property
+    def low(self) -> float:
+        """The least label."""
+        return float(self.edges[0])
 
     @property
-    def rows(self) -> float:
-        """About how many rows there are."""
-        return max(float(self.counts.sum()), 1.0)
+    def high(self) -> float:
+        """The largest label."""
+        return float(self.edges[-1])
+
+    @property
+    def middles(self) -> np.ndarray:
+        """A typical label of each cell: the geometric mean of its edges."""
+        ends = np.maximum(self.edges, 0.0)
+        middles: np.ndarray = np.sqrt(ends[1:] * ends[:-1])
+        return middles
 
     @property
     def mean(self) -> float:
         """About the mean label."""
-        seen = self._seen
-        mean = float(seen @ self.labels) / max(float(seen.sum()), 1.0)
+        mean = float(self.seen @ self.middles) / max(float(self.seen.sum()), 1.0)
         return max(mean, _LEAST_UNIT * self.high)
-
-    @property
-    def _seen(self) -> np.ndarray:
-        """The counts, shrunk where they are hardly larger than their noise."""
-        above = np.maximum(self.counts, 0.0)
-        seen: np.ndarray = above**3 / np.maximum(above**2 + self.noise**2, 1e-300)
-        return seen
 
     def beyond(self, clip: float) -> float:
         """Return about how much of the sum of labels lies beyond a clip."""
-        return float(self._seen @ np.maximum(self.labels - clip, 0.0))
+        return float(self.seen @ np.maximum(self.middles - clip, 0.0))
 
     def spread(self, mean: float, clip: float) -> float:
         """Return about the mean square of the difference between labels and a mean, clipped."""
-        apart = np.minimum(np.abs(self.labels - mean), clip)
-        return float(self._seen @ apart**2) / max(float(self._seen.sum()), 1.0)
+        apart = np.minimum(np.abs(self.middles - mean), clip)
+        return float(self.seen @ apart**2) / max(float(self.seen.sum()), 1.0)
 
     def clip_for(self, noise: float, matters: float = 1.0) -> float:
         """Return the clip of labels whose squared error is least.
@@ -148,7 +113,7 @@ class LabelCounts:
         return float(clips[int(np.argmin(errors))])
 
 
-def count_labels(curator: Curator, plan: Plan, release: NoisySums | None) -> LabelCounts:
+def count_amounts(curator: Curator, plan: Plan, release: NoisySums | None) -> AmountCounts:
     """Count rows by label, and publish the clipping range that follows.
 
     Without a `release`, labels are taken to lie anywhere within their bounds.
@@ -162,19 +127,19 @@ def count_labels(curator: Curator, plan: Plan, release: NoisySums | None) -> Lab
     assert isinstance(target, NumberTarget)
     low, high = max(target.bounds[0], 0.0), target.bounds[1]
     if release is None:
-        even = np.linspace(low, high, _BINS)
-        return LabelCounts(low, high, even, np.full(_BINS, 1e-9), 0.0)
+        even, few = np.linspace(low, high, _BINS + 1), np.full(_BINS, 1e-9)
+        return AmountCounts(even, few, 0.0, np.zeros(_BINS))
     ends = -SCORE_STEPS, SCORE_STEPS
     if target.bounds[0] < 0:
         middle, half = target.middle_and_half()
         ends = min(math.floor(-middle / half * SCORE_STEPS), SCORE_STEPS - 1), SCORE_STEPS
-    noise = float(release.deviations[0]) * plan.count_step
     squared = loss_of("number", "squared").table(1.0, 1.0)
     curator.publish(Start(squared))
     edges = _edges(*ends)
-    counts = _counts(curator, plan, release, edges)
-    above = counts[::-1].cumsum()[::-1]
-    full = np.flatnonzero(above > _FULL * noise * np.sqrt(np.arange(len(counts), 0, -1)))
+    found = count_labels(curator, plan, release, edges)
+    above = found.counts[::-1].cumsum()[::-1]
+    noise = found.deviation * np.sqrt(np.arange(len(above), 0, -1))
+    full = np.flatnonzero(above > _FULL * noise)
     top = int(edges[-1])
     if len(full):
         top = int(edges[min(int(full[-1]) + 1 + _CELLS_BEYOND, len(edges) - 1)])
@@ -184,11 +149,9 @@ def count_labels(curator: Curator, plan: Plan, release: NoisySums | None) -> Lab
     low = max(low, 0.0)
     high = high if high > low else target.bounds[1]  # where bounds leave no float between
     curator.publish(Start(squared))
-    edges = _edges(-SCORE_STEPS, SCORE_STEPS)
-    counts = _counts(curator, plan, release, edges)
-    at = low + (high - low) * (edges + SCORE_STEPS) / (2 * SCORE_STEPS)
-    labels = np.sqrt(np.maximum(at[1:], 0) * np.maximum(at[:-1], 0))
-    return LabelCounts(low, high, labels, counts, noise)
+    found = count_labels(curator, plan, release, _edges(-SCORE_STEPS, SCORE_STEPS))
+    at = np.append(low + (high - low) * (found.edges[:-1] + 1) / 2, high)
+    return AmountCounts(at, found.counts, found.deviation, found.deviates)
 
 
 def _edges(low: int, high: int) -> np.ndarray:
@@ -198,16 +161,6 @@ def _edges(low: int, high: int) -> np.ndarray:
     return np.unique(np.append(low, inner))
 
 
-def _counts(curator: Curator, plan: Plan, release: NoisySums, edges: np.ndarray) -> np.ndarray:
-    """Release the count of rows whose label is above each edge, up to the next.
-
-    Labels at the first edge are in the first cell. States are minus the labels.
-    """
-    query = ScoreCounts(-edges[-2:0:-1].astype(np.int32), 1)
-    counts: np.ndarray = curator.sums(query, release)[::-1, 0, 0] * plan.count_step
-    return counts
-
-
 def _number(target: NumberTarget, steps: float) -> float:
     """Return the number of a label in `grid.LABEL_STEPS`."""
     middle, half = target.middle_and_half()
@@ -215,7 +168,7 @@ def _number(target: NumberTarget, steps: float) -> float:
 
 
 def label_lines(
-    target: NumberTarget, loss: LogLink, counts: LabelCounts
+    target: NumberTarget, loss: LogLink, counts: AmountCounts
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the edges of bins of labels, in `grid.LABEL_STEPS`, and the label of each bin.
 
@@ -241,212 +194,117 @@ def label_lines(
     return edges[apart].astype(np.int32), labels[np.append(True, apart)]
 
 
-@dataclass(frozen=True, eq=False)
-class Exposure:
-    """The effect of an exposure: the logarithm of each bin's middle, known before any release.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LogScale(Scale):
+    """Unit, lines and clips of a loss with a log link; labels and clips are in units.
 
     Attributes
     ----------
-    feature : int
-        The feature.
-    most : float
-        Its upper bound.
-    values : int32 array
-        The logarithm of the exposure of each code, in parts of the upper bound, in score steps.
-    """
-
-    feature: int
-    most: float
-    values: np.ndarray
-
-    @classmethod
-    def of(cls, encoder: Encoder, name: str) -> Exposure:
-        """Return the effect of a numeric feature; a missing exposure counts as the upper bound."""
-        feature = encoder.domain.feature_names.index(name)
-        declared = encoder.domain.features[feature]
-        assert isinstance(declared, NumericFeature)
-        low, high = declared.bounds
-        ends = np.concatenate([[low], np.clip(encoder.edges[feature], low, high), [high]])
-        if declared.scale == "log":
-            middles = np.sqrt(ends[1:] * ends[:-1])
-        else:
-            middles = (ends[1:] + ends[:-1]) / 2
-        logs = np.rint(np.log(np.append(middles, high) / high) * SCORE_STEPS)
-        return cls(feature, high, logs.astype(np.int32))
-
-    def publish(self, curator: Curator) -> None:
-        """Add it to the scores of all rows, which have just begun."""
-        cells = CellMap.of_feature(self.feature, np.arange(len(self.values)))
-        curator.publish(AddCellValues(cells, self.values))
-
-    @property
-    def of_one(self) -> int:
-        """The logarithm of the upper bound, in score steps."""
-        return round(math.log(self.most) * SCORE_STEPS)
-
-
-def check_exposure(name: Any, encoder: Encoder) -> None:
-    """Refuse an exposure that is no numeric feature with positive bounds, or the only feature."""
-    known = {feature.name: feature for feature in encoder.domain.features}
-    if not isinstance(name, str) or name not in known:
-        raise ValueError(f"exposure must name a feature of the domain; {shown(name)} does not")
-    feature = known[name]
-    if not isinstance(feature, NumericFeature) or not feature.bounds[0] > 0:
-        raise ValueError(f"exposure: {name!r} must be numeric, with a lower bound above 0")
-    if len(known) == 1:
-        raise ValueError("exposure: the domain has no other feature")
-
-
-@dataclass(frozen=True, eq=False)
-class LogScale:
-    """Unit, lines and clips of a loss with a log link, from released values.
-
-    Attributes
-    ----------
-    loss : LogLink
-        The loss.
     labels : float array
-        The label of each line, in units.
-    unit : float
-        The mean label, by which labels are divided; the score 0 stands for it.
-    start_noise : float
-        Standard deviation of the unit due to noise, in parts of it.
-    clip, last_clip : float
-        Clips of gradients, in units: of measurements, and of the last release.
-    spread : float
-        Mean square of clipped gradients at a score of 0.
-    rows : float
-        Sum of Hessians at a score of 0.
-    counted : float array
-        The noisy count of rows, and its standard deviation.
+        The label of each line.
+    last_clip : float
+        Clip of differences between prediction and label in the last release.
     beyond : float
-        What counts by label say that lies beyond the last clip, in units.
+        What counts by label say that lies beyond the last clip.
     """
 
-    loss: LogLink
     labels: np.ndarray
-    unit: float
-    start_noise: float
-    clip: float
     last_clip: float
-    spread: float
-    rows: float
-    counted: np.ndarray
     beyond: float
 
-    most_step: ClassVar[float] = MOST_STEP
-    curvature: ClassVar[float] = 1.0
-    typical: ClassVar[float] = 0.5
-    """Size of an effect that a measurement should detect."""
+    @classmethod
+    def label_release(
+        cls, basis: PlanBasis, kind: type[NoisySums], share: float
+    ) -> tuple[str, Planned]:
+        """Return the releases of counts by label; refuse a target that a log link does not fit."""
+        target, loss = basis.encoder.domain.target, basis.task.loss_instance.name
+        assert isinstance(target, NumberTarget)
+        if target.scale != "linear":
+            raise ValueError(
+                f'loss="{loss}" has a log link of its own: declare the target without a scale'
+            )
+        if not has_log_bounds(target):
+            raise ValueError(
+                f'loss="{loss}" needs a target with a positive upper bound, from 1e-50 to 1e50, '
+                "and with a lower one that is not a million times as far below 0"
+            )
+        what = "rows by label, for the unit and the clips of the target"
+        return "label_release", Planned(counts_release(kind, what, basis.bound), PASSES)
 
-    def response(self, rows: float, scores: np.ndarray) -> np.ndarray:
-        """Return about the derivative of so many rows' gradients with respect to their scores."""
-        means: np.ndarray = rows * np.minimum(np.exp(scores), self.clip)
-        return means
+    @classmethod
+    def begin(cls, curator: Curator, plan: ScaledPlan, target_range: TargetRange) -> Self:
+        """Find the unit, the lines and the clips; publish the loss.
 
-    @property
-    def hessian_clip(self) -> float:
-        """Clip of Hessians of measurements."""
-        return min(_MOST_HESSIAN, max(self.clip, 1.0))
-
-    def table(self, hessian_clip: float) -> LossTable:
-        """Tabulate the loss for measurements."""
-        return self.loss.label_table(self.labels, self.clip, hessian_clip)
-
-    @property
-    def start(self) -> int:
-        """The logarithm of the unit, in score steps."""
-        return round(math.log(self.unit) * SCORE_STEPS)
-
-    def correct(self, curator: Curator, plan: Plan, release: NoisySums) -> float:
-        """Return the shift of all scores with which the mean prediction is that of the labels.
+        Rows begin at the logarithm of their exposure in parts of its bound, or at 0. With an
+        exposure, exposures are added up in place of rows, and the unit is that of the largest.
 
         Privacy
         -------
-        Spends `release` once: the sums of all rows' differences between prediction and label,
-        and of predictions, with wider clips than those of measurements.
+        Spends `plan.label_release` twice, if there is one, and `plan.init_release` once. A row adds
+        at most one clip to the sum of labels, and one to the count, or to the sum of exposures in
+        parts of their upper bound.
         """
-        means = loss_of("number", "poisson")  # whose gradients are these differences
-        assert isinstance(means, LogLink)
-        clips = self.last_clip, _LAST_HESSIAN
-        curator.publish(UseLoss(means.label_table(self.labels, *clips)))
-        sums = curator.sums(TreeSums((stump(),), 0, GRADIENT_HESSIAN), release)[0, 0]
-        gradient, hessian = sums * plan.count_step * clips
-        least = max(0.1 * self.rows, 1.0)
-        predicted = max(float(hessian), least)
-        wanted = predicted - float(gradient) + self.beyond
-        shift = math.log(max(wanted, 0.1 * predicted) / predicted)
-        return min(max(shift, -_MOST_SHIFT), _MOST_SHIFT)
+        target, exposure, release = plan.encoder.domain.target, plan.exposure, plan.first_release
+        loss = plan.task.loss_instance
+        assert isinstance(target, NumberTarget)
+        assert isinstance(loss, LogLink)
+        counts = count_amounts(curator, plan, plan.label_release)
+        edges, labels = label_lines(target, loss, counts)
+        sum_noise = float(release.deviations[0]) * plan.count_step
+        clip = counts.high if plan.label_release is None else counts.clip_for(sum_noise)
+        curator.publish(SetLabelBins(edges))
+        curator.publish(Start(loss.line_table(labels / clip)))
+        statistics = GRADIENT_COUNT
+        if exposure is not None:
+            exposure.publish(curator)
+            statistics = GRADIENT_HESSIAN
+        total, row_steps = curator.sums(TreeSums((stump(),), 0, statistics), release)[0, 0]
+        rows = max(float(row_steps) * plan.count_step, 1.0)
+        error = sum_noise * clip / rows
+        unit = max(float(total) * plan.count_step * clip / rows, error, _LEAST_UNIT * counts.high)
+        unit = min(unit, counts.high / (1.0 if exposure is None else _LEAST_UNIT))
+        last = plan.calibration_release
+        noise = plan.pooled_noise * math.sqrt(plan.n_measured) * math.sqrt(_CELLS)
+        best = counts.clip_for(noise, _MATTERS / math.sqrt(_CELLS)) / unit
+        clip = plan.settings.gradient_clip or max(best, 1.0)
+        hessian_clip = plan.settings.hessian_clip or min(_MOST_HESSIAN, max(clip, 1.0))
+        last_noise = 0.0 if last is None else float(last.deviations[0]) * plan.count_step
+        last_clip = max(counts.clip_for(last_noise), unit)
+        counted = noisy_row_count(plan, release, np.array([row_steps]))
+        if exposure is not None:
+            counted = np.maximum(counts.total, [1.0, 0.0])
+        known = plan.label_release is not None
+        found = cls(
+            clip=clip,
+            hessian_clip=hessian_clip,
+            start=np.zeros(1, dtype=np.int32),
+            zero=round(math.log(unit) * SCORE_STEPS) - (0 if exposure is None else exposure.of_one),
+            start_noise=np.array([error / unit]),
+            rows=np.array([rows]),
+            weights=np.array([rows]),
+            counted=counted,
+            spread=counts.spread(unit, clip * unit) / unit**2 if known else 1.0,
+            typical=0.5,
+            most_step=_MOST_STEP,
+            row_mass=hessian_clip,
+            labels=labels / unit,
+            last_clip=last_clip / unit,
+            beyond=counts.beyond(last_clip) / unit,
+        )
+        curator.publish(Start(loss.label_table(found.labels, clip, hessian_clip)))
+        if exposure is not None:
+            exposure.publish(curator)
+        return found
 
+    def response(self, output: int, scores: np.ndarray) -> np.ndarray:
+        """See `Scale.response`: labels are taken to be their means."""
+        means: np.ndarray = self.rows[output] * np.minimum(np.exp(scores), self.clip)
+        return means
 
-def release_log_scale(
-    curator: Curator,
-    plan: Plan,
-    releases: tuple[NoisySums | None, NoisySums],
-    noise: float,
-    last_noise: float,
-    gradient_clip: float | None,
-    exposure: Exposure | None = None,
-) -> tuple[LogScale, np.ndarray]:
-    """Find the unit, the lines and the clips; also return the noisy count of rows, in grid steps.
-
-    Parameters
-    ----------
-    releases : pair
-        Counts by label, and labels with the count of rows.
-    noise, last_noise : float
-        Standard deviation of the mean of all measurements of one feature, and of the last release,
-        in rows.
-    gradient_clip : float, optional
-        The clip of measurements, in units, if it is given.
-    exposure : Exposure, optional
-        What rows are exposed to: then exposures are added up in place of rows, and the unit is that
-        of the largest exposure.
-
-    Privacy
-    -------
-    Spends the first release twice and the second once. A row adds at most one clip to the sum of
-    labels, and one to the count, or to the sum of exposures in parts of their upper bound.
-    """
-    target = plan.encoder.domain.target
-    assert isinstance(target, NumberTarget)
-    loss = loss_of("number", plan.task.loss)
-    assert isinstance(loss, LogLink)
-    by_label, release = releases
-    counts = count_labels(curator, plan, by_label)
-    edges, labels = label_lines(target, loss, counts)
-    sum_noise = float(release.deviations[0]) * plan.count_step
-    clip = counts.clip_for(sum_noise) if by_label is not None else counts.high
-    curator.publish(SetLabelBins(edges))
-    curator.publish(Start(loss.line_table(labels / clip)))
-    statistics = GRADIENT_COUNT
-    if exposure is not None:
-        exposure.publish(curator)
-        statistics = GRADIENT_HESSIAN
-    total, rows = curator.sums(TreeSums((stump(),), 0, statistics), release)[0, 0]
-    known = max(float(rows) * plan.count_step, 1.0)
-    error = sum_noise * clip / known
-    unit = max(float(total) * plan.count_step * clip / known, error, _LEAST_UNIT * counts.high)
-    unit = min(unit, counts.high / (1.0 if exposure is None else _LEAST_UNIT))
-    if gradient_clip is None:
-        own = counts.clip_for(noise * math.sqrt(_CELLS), _MATTERS / math.sqrt(_CELLS)) / unit
-        chosen = max(own, 1.0)
-    else:
-        chosen = gradient_clip
-    last_clip = max(counts.clip_for(last_noise), unit)
-    counted = noisy_row_count(plan, release, np.array([rows]))
-    if exposure is not None:
-        counted = np.array([counts.rows, counts.noise * math.sqrt(len(counts.counts))])
-    scale = LogScale(
-        loss,
-        labels / unit,
-        unit,
-        error / unit,
-        chosen,
-        last_clip / unit,
-        counts.spread(unit, chosen * unit) / unit**2 if by_label is not None else 1.0,
-        known,
-        counted,
-        counts.beyond(last_clip) / unit,
-    )
-    return scale, np.array([rows])
+    def correct(self, curator: Curator, plan: ScaledPlan, model: Calibrated) -> Calibrated:
+        """See `Scale.correct`: all scores are shifted, so that the mean is that of the labels."""
+        release, about = plan.calibration_release, (self.labels, self.last_clip)
+        if release is None:
+            return model
+        shift = shift_log_mean(curator, plan, release, *about, float(self.rows[0]), self.beyond)
+        return model.with_calibration(np.array([[1.0, shift]]))

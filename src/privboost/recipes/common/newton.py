@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
@@ -26,16 +26,27 @@ from privboost._core.compilation import compiled
 from privboost._core.grid import CLIP_STEPS, MAX_SCORE, SCORE_STEPS, WEIGHT_STEPS, Contribution
 from privboost.accounting.calibration import LEAST_RATE
 from privboost.accounting.noisy_sums import NoisySums
-from privboost.losses.base import LossTable, loss_of, newton_losses
+from privboost.losses.base import (
+    Loss,
+    LossTable,
+    Pinball,
+    loss_of,
+    newton_losses,
+    scaled_losses,
+)
 from privboost.mechanisms.curator import Curator
 from privboost.models.trees import MarginScores, TreeScores
+from privboost.recipes.common.corrections import calibrate
 from privboost.recipes.common.initial_score import (
     noisy_row_count,
     publish_initial_scores,
     release_initial_scores,
 )
+from privboost.recipes.common.own_scales import scale_kind
 from privboost.recipes.common.parameters import Constraint, count, size
-from privboost.recipes.common.plan import Plan, grid_step
+from privboost.recipes.common.plan import grid_step
+from privboost.recipes.common.scale import Scale, ScaledPlan
+from privboost.recipes.common.target_range import TargetRange
 from privboost.trees.tree import MAX_DEPTH
 
 SPANS = "Hessians by candidate span of every number"
@@ -93,6 +104,15 @@ DEPTH = (count(most=MAX_DEPTH), f"Depth of the trees, at most {MAX_DEPTH}; they 
 LEARNING_RATE = (size(), "Factor of each tree's values.")
 GRADIENT_CLIP = (size(), "Bound of a row's gradient; a smaller clip means less noise.")
 HESSIAN_CLIP = (size(), "Bound of a row's Hessian.")
+SCALED_CLIP = (
+    size(),
+    f"{GRADIENT_CLIP[1]} Default {{}}; with a log link it is in parts of the mean label, and "
+    "follows released counts by label; that of a quantile's loss is its largest gradient.",
+)
+LOSS_OF_NUMBERS = (
+    'Of a number "squared", the default; "poisson", "gamma" and "tweedie" with a log link; '
+    '"quantile" and "absolute": as in PrivBoost, with clips and counts by label of their own.'
+)
 LEAF_CLIP = (STEP_SIZE, "Bound of a tree's values (±), before the learning rate.")
 CANDIDATES = (
     count(),
@@ -109,11 +129,40 @@ SPLIT_LAMBDA = (
 )
 
 
-def loss_from(given: Mapping[str, Any], target: str) -> str:
-    """Return the checked parameter `loss`; by default the logistic loss of classes."""
+def loss_from(given: Mapping[str, Any], target: str, own_scale: bool = False) -> str:
+    """Return the checked parameter `loss`; by default the logistic loss of classes.
+
+    With `own_scale` also losses of a number that begin on a scale of their own are allowed.
+    """
     default = "logistic" if target == "classes" else "squared"
     loss = default if given["loss"] is None else given["loss"]
-    return check_choice("loss", loss, newton_losses(target))
+    if isinstance(loss, str) and loss in scaled_losses(target) and not own_scale:
+        raise ValueError(f'loss="{loss}" is for PrivBoost, S-BDT and DP-XGB, not for this recipe')
+    known = newton_losses(target) + (scaled_losses(target) if own_scale else ())
+    return check_choice("loss", loss, tuple(sorted(known)))
+
+
+def scaled_clips(loss: Loss) -> tuple[float, float]:
+    """Return clips of gradients and Hessians as a loss with a scale of its own may have them.
+
+    The plan divides noise between both by them, before labels are released.
+    """
+    return (loss.largest_gradient, _SHARP) if isinstance(loss, Pinball) else _UNITS
+
+
+def check_init_share(settings: Any, loss: Loss) -> None:
+    """Refuse a loss whose scale needs an initial score to go without one."""
+    if loss.own_scale and settings.init_share == 0:
+        raise ValueError(f'init_share must be above 0 with loss="{loss.name}"')
+
+
+OWN_CLIPS: dict[str, Any] = {"gradient_clip": None, "hessian_clip": None}
+"""Defaults of clips where a loss has a scale of its own: they follow released labels."""
+
+_UNITS = (4.0, 2.0)
+"""Likely clips with a log link, in units of the mean label."""
+_SHARP = 2.5
+"""Likely largest Hessian of a quantile."""
 
 
 def check_scores(most: float) -> None:
@@ -176,17 +225,26 @@ class NewtonStep:
         )
 
     @classmethod
-    def of(cls, settings: Any, hessian_clip: float, typical_value: float) -> NewtonStep:
+    def of(
+        cls,
+        settings: Any,
+        hessian_clip: float | None,
+        typical_value: float,
+        likely: tuple[float, float] = (1.0, 1.0),
+    ) -> NewtonStep:
         """Return the step of a recipe's parameters, with a Hessian's clip that may be a count's.
 
         Without a Hessian's share it balances both errors of a value of the typical size; without
-        λ it is 1 until `with_noise_lambda`.
+        λ it is 1 until `with_noise_lambda`. Clips that follow released labels are the `likely` ones
+        until `NewtonPlan.on_scale`.
         """
+        gradient_clip = settings.gradient_clip or likely[0]
+        hessian_clip = hessian_clip or likely[1]
         share = settings.hessian_share
         if share is None:
-            share = cls.balanced_share(settings.gradient_clip, hessian_clip, typical_value)
+            share = cls.balanced_share(gradient_clip, hessian_clip, typical_value)
         return cls(
-            gradient_clip=settings.gradient_clip,
+            gradient_clip=gradient_clip,
             hessian_clip=hessian_clip,
             hessian_share=share,
             reg_lambda=1.0 if settings.reg_lambda is None else settings.reg_lambda,
@@ -268,6 +326,9 @@ class NewtonStep:
 NEWTON_STEP = tuple(each.name for each in fields(NewtonStep))
 """Parameters that a plan's Newton step holds."""
 
+_SCALED = ("gradient_clip", "hessian_clip", "reg_lambda")
+"""Those that follow released labels, where a loss has a scale of its own."""
+
 
 def noisy_mass(sums: np.ndarray, weight_bound: float | None) -> np.ndarray:
     """Return the noisy count of rows that released Hessians or counts imply, in whole rows.
@@ -291,18 +352,13 @@ def _newton_values(  # type: ignore[no-untyped-def]
 
 
 @dataclass(frozen=True, eq=False)
-class NewtonPlan(Plan):
-    """Plan of a run with trees: Newton step, parameters of the recipe, and releases besides rounds.
-
-    `init_release` is that of the initial score, `calibration_release` of counts by score and class.
-    """
+class NewtonPlan(ScaledPlan):
+    """Plan of a run with trees: Newton step, and the release of a tree's leaves."""
 
     _hashed: ClassVar[tuple[str, ...]] = ("task", "step", "settings", "contribution", "budget")
 
     step: NewtonStep
-    settings: Any
-    init_release: NoisySums | None
-    calibration_release: NoisySums | None
+    leaf: NoisySums
 
     @property
     def loss(self) -> LossTable:
@@ -312,7 +368,65 @@ class NewtonPlan(Plan):
     @property
     def parameters(self) -> dict[str, Any]:
         """Parameters for reports."""
-        return {"loss": self.task.loss, **self.settings.chosen(), **asdict(self.step)}
+        step = asdict(self.step)
+        if self.task.loss_instance.own_scale:  # where they follow released labels
+            step |= {name: getattr(self.settings, name) for name in _SCALED}
+        return {**self.task.loss_parameters, **self.settings.chosen(), **step}
+
+    @property
+    def n_measured(self) -> int:
+        """Number of features."""
+        return len(self.encoder.domain.features)
+
+    @property
+    def pooled_noise(self) -> float:
+        """See `ScaledPlan.pooled_noise`: all trees together measure all rows."""
+        noise = float(self.leaf.deviations[0]) * self.count_step
+        return noise / math.sqrt(self.settings.n_estimators)
+
+    def on_scale(self, scale: Scale) -> Self:
+        """Return the plan with the clips of a scale, and the λ that follows their noise."""
+        own = self.step.hessian_clip
+        hessian_clip = scale.hessian_clip if self.sums_hessians else own
+        step = replace(self.step, gradient_clip=scale.clip, hessian_clip=hessian_clip)
+        if self.settings.reg_lambda is None:
+            step = replace(step, reg_lambda=step.reg_lambda * hessian_clip / own)
+        return replace(self, step=step)
+
+    @property
+    def sums_hessians(self) -> bool:
+        """Whether leaves divide by sums of Hessians, not by counts of rows."""
+        return True
+
+
+AnyPlan = TypeVar("AnyPlan", bound=NewtonPlan)
+
+
+def boost(
+    curator: Curator,
+    plan: AnyPlan,
+    target_range: TargetRange,
+    add: Callable[[AnyPlan, TreeScores], TreeScores],
+    clip: float | None = None,
+) -> TreeScores:
+    """Return a model of trees: release where scores begin, `add` the trees, and correct them.
+
+    A loss with a scale of its own has its clips from it; `clip` is that of a number's labels in the
+    initial score of other losses.
+
+    Privacy
+    -------
+    Spends the plan's releases of labels, of the initial score and of the correction, beside what
+    `add` spends.
+    """
+    loss = plan.task.loss_instance
+    if not loss.own_scale:
+        model = add(plan, start_boosting(curator, plan, clip))
+        return calibrate(curator, plan, plan.calibration_release, model)
+    scale = scale_kind(loss).begin(curator, plan, target_range)
+    start = scale.start + np.int32(scale.zero)
+    before = TreeScores.of(start, plan.encoder.layout.n_codes, scale.counted)
+    return scale.correct(curator, plan, add(plan.on_scale(scale), before))
 
 
 def start_boosting(curator: Curator, plan: NewtonPlan, clip: float | None = None) -> TreeScores:

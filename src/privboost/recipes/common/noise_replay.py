@@ -153,11 +153,11 @@ class NoiseReplay:
 
     def _observe(self, own: _Noisy, step: Step, measured: np.ndarray) -> None:
         """Update an effect with the noise of its measurement."""
-        effect, observed, prior = own.effect, step.observed, own.effect.prior
+        observed, prior = step.observed, own.effect.prior
         current = by_cell(observed.cell_of, observed.within, own.values, len(observed.weight))
         measured += observed.weight[:, None] * current
         of_cells = (observed.cell_of, observed.within, observed.weight, observed.precision)
-        how = (*of_cells, measured, effect.fade)
+        how = (*of_cells, measured, observed.fade)
         add_measurement(prior.learned, *how, own.first, own.info, own.pull)
         factors = (own.info, prior.precision, prior.least, own.first)
         mean = own.pull.copy()

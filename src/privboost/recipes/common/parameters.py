@@ -25,6 +25,7 @@ from privboost._core.checks import (
     check_share,
     check_size,
 )
+from privboost.losses.base import loss_of
 
 
 class Constraint(NamedTuple):
@@ -94,6 +95,25 @@ SPAN_SHARE = (
     "then the bounds are the range.",
 )
 """Constraint and documentation of `span_share`, which every recipe for numbers has."""
+
+POWER = (
+    between(1, 2),
+    'With loss="tweedie", the power of the mean to which the variance is proportional, between '
+    "1 and 2.",
+)
+QUANTILE = (
+    between(0, 1),
+    'With loss="quantile", the share of labels below the prediction, between 0 and 1.',
+)
+
+
+def with_parameter(target: str, settings: Any) -> str | None:
+    """Return the name of a loss, with the value of its parameter if it has one; see `loss_of`."""
+    if settings.loss is None:
+        return None
+    name = loss_of(target, settings.loss).parameter
+    return f"{settings.loss} {getattr(settings, name)!r}" if name else str(settings.loss)
+
 
 BY_TASK: Any = object()
 """Default of the signature that is the task's own, instead of None."""

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -19,7 +19,8 @@ from privboost._core.checks import check_number, check_size, is_number, keep_che
 from privboost._core.grid import CLIP_STEPS, MAX_SIGMA, WEIGHT_STEPS, Contribution
 from privboost.accounting.accountants import Accountant, choose_accountant
 from privboost.accounting.calibration import LEAST_DELTA, by_shares, calibrate
-from privboost.accounting.events import Event, Exact, Planned
+from privboost.accounting.events import Event, Exact, Planned, Relation
+from privboost.accounting.noisy_sums import NoisySums
 from privboost.accounts.account import BudgetAccount
 from privboost.data.encoding import Encoder
 from privboost.data.features import CategoricalFeature
@@ -99,6 +100,13 @@ class Task:
         return self.loss_instance.table(gradient_clip, hessian_clip)
 
     @property
+    def loss_parameters(self) -> dict[str, Any]:
+        """Name of the loss, and its parameter if it has one, for reports."""
+        name, _, value = self.loss.partition(" ")
+        own = {self.loss_instance.parameter: float(value)} if value else {}
+        return {"loss": name, **own}
+
+    @property
     def loss_instance(self) -> Loss:
         """The loss."""
         return loss_of(self.target, self.loss)
@@ -129,7 +137,7 @@ class Plan(ABC):
         Reserved releases.
     range_release : GaussianRelease, LaplaceRelease or None
         One histogram of labels that finds the target clipping range (see `target_range`).
-    conformal_releases : tuple of ParallelRelease
+    conformal_releases : tuple of Parallel
         Two histograms of the nonconformity of units put aside (see `intervals`); empty without any.
     conformal_fraction : float
         Probability with which a unit is put aside.
@@ -289,6 +297,21 @@ class PlanBasis:
         return PlannedReleases(self, chosen, names, releases)
 
 
+def counts_release(
+    kind: type[NoisySums],
+    what: str,
+    bound: Mapping[str, Any],
+    noise: float = 1.0,
+    relation: Relation = Relation.ADD_REMOVE,
+) -> NoisySums:
+    """Return the release of counts of rows by cell; `bound` is `PlanBasis.bound`.
+
+    A unit that is replaced changes two cells: that of the old unit and that of the new one.
+    """
+    cells = 2 if relation == Relation.REPLACE_ONE else 1
+    return kind(what, noise, cells=cells, shares=(1.0,), relation=relation, **bound)
+
+
 @dataclass(frozen=True, eq=False)
 class PlannedReleases:
     """Calibrated releases to reserve, each with its name in the plan."""
@@ -299,7 +322,11 @@ class PlannedReleases:
     releases: tuple[Planned, ...]
 
     def __getitem__(self, name: str) -> Any:
-        return self.releases[self.names.index(name)].event
+        return self.planned(name).event
+
+    def planned(self, name: str) -> Planned:
+        """Return the release of a name, with how often it is made."""
+        return self.releases[self.names.index(name)]
 
     def get(self, name: str) -> Any:
         """Return the release of a name, or None where the plan makes none."""

@@ -124,10 +124,16 @@ VARIANCES = 10.0 ** np.linspace(-4.5, 0.7, 11)
 FADE = 0.95
 """Discount of older measurements of a feature with each new one."""
 
+COMMON = 0.5
+"""Part of the sampling error that all measurements of an effect have in common.
+
+Their rows are the same, so pooling does not reduce it; but cells have other edges each time, and
+other effects have moved."""
+
 MOST_VALUE = 3.0
 """Bound of effects and leaves, in log-odds or half widths of a number's clipping range."""
 
-FOCUS = 0.7
+FOCUS = 0.9
 """Part of queries that follows the size of effects; the rest is divided evenly."""
 
 SINGLE = 0.2
@@ -183,6 +189,8 @@ class Observation:
         Cell of each bin, and its estimated part of the cell's rows.
     weight, precision : arrays
         Hessian of each cell, and 1/variance of its gradient.
+    fade : float
+        Discount of older measurements.
     noise : Noise
         Errors of the measurement.
     variance : float
@@ -193,6 +201,7 @@ class Observation:
     within: np.ndarray
     weight: np.ndarray
     precision: np.ndarray
+    fade: float
     noise: Noise
     variance: float
 
@@ -238,6 +247,8 @@ class Effect:
         Values in score steps when they were last published.
     mass, n_observed : array and int
         Sum over measurements of each bin's Hessians, and their number.
+    pooled : float
+        Number of measurements, discounted by `fade`.
     evidence, weights : arrays
         Log evidence of each of `VARIANCES`, and their posterior probabilities.
     """
@@ -252,7 +263,8 @@ class Effect:
         order: CellOrder | None = None,
     ) -> None:
         self.prior, self.most, self.fade = prior, most, fade
-        self.ordered, self.slope, self.order, self.n_observed = ordered, slope, order, 0
+        self.ordered, self.slope, self.order = ordered, slope, order
+        self.n_observed, self.pooled = 0, 0.0
         size, self.first = len(prior.first), prior.first.copy()
         self.info, self.pull = np.zeros((size, size)), np.zeros((size, 1))
         self.values, self.mass, self.goal, self.move = np.zeros((4, size))
@@ -294,17 +306,33 @@ class Effect:
         posterior_kernels.read_measurement(cell_of, hessian, self.mass, within)
         self.n_observed += 1
         weight = np.maximum(hessian, 0.5 * noise.hessian + 1.0)
-        precision = 1 / (noise.gradient**2 + noise.gradient_variance * weight)
+        fade, precision = self._pool(noise, weight)
         current = posterior_kernels.by_cell(cell_of, within, self.values[:, None], len(weight))
         measured = noise.bounded(descent, weight)[:, None] + weight[:, None] * current
-        prior, how = self.prior, (cell_of, within, weight, precision, measured, self.fade)
+        prior, how = self.prior, (cell_of, within, weight, precision, measured, fade)
         posterior_kernels.add_measurement(prior.learned, *how, self.first, self.info, self.pull)
         known = (self.info, self.pull, prior.precision, prior.least, self.first)
         mean = posterior_kernels.weigh_variances(
             *known, VARIANCES, belief, self.evidence, self.weights
         )
         self.goal = np.clip(mean, -self.most, self.most)
-        return Observation(cell_of, within, weight, precision, noise, mean_variance(self.weights))
+        variance = mean_variance(self.weights)
+        return Observation(cell_of, within, weight, precision, fade, noise, variance)
+
+    def _pool(self, noise: Noise, weight: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return the discount of older measurements, and 1/variance of each cell of a new one.
+
+        k measurements have k independent errors of the noise and one common error of sampling (in
+        part: see `COMMON`), as if each had k times its variance. So older ones, which were weighted
+        as some of fewer, lose weight.
+        """
+        before, self.pooled = self.pooled, 1 + self.fade * self.pooled
+        sampling, own = noise.gradient_variance * weight, noise.gradient**2
+        variance = own + (1 + COMMON * (self.pooled - 1)) * sampling
+        if not before:
+            return self.fade, 1 / variance
+        was = own + (1 + COMMON * (before - 1)) * sampling
+        return self.fade * float(was.mean() / variance.mean()), 1 / variance
 
     @property
     def moves(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -8,15 +8,14 @@ that fits the counts best corrects the bias without changing the order of scores
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 
 from privboost._core.compilation import compiled
 from privboost._core.grid import SCORE_STEPS, VOTE
-from privboost.accounting.events import Relation
 from privboost.accounting.noisy_sums import NoisySums
 from privboost.engine.queries import ScoreCounts
 from privboost.engine.updates import UseLoss
@@ -25,6 +24,9 @@ from privboost.mechanisms.curator import Curator
 from privboost.models.scores import pool_counts
 from privboost.models.votes import CalibratedVotes, VoteScores
 from privboost.recipes.common.plan import Plan
+
+WHAT = "rows by score and class"
+"""Description of the release of one output's counts."""
 
 _SCORES = np.linspace(-6.0, 6.0, 23)
 """Edges of the cells of scores, in log-odds."""
@@ -171,20 +173,6 @@ class Lineable(Protocol):
 
 
 _Model = TypeVar("_Model", bound=Lineable)
-
-
-def counts_release(
-    kind: type[NoisySums],
-    bound: Mapping[str, Any],
-    noise: float = 1.0,
-    relation: Relation = Relation.ADD_REMOVE,
-) -> NoisySums:
-    """Return the release of one output's counts; `bound` is `PlanBasis.bound`.
-
-    A unit that is replaced changes two cells: that of the old unit and that of the new one.
-    """
-    cells, what = 2 if relation == Relation.REPLACE_ONE else 1, "rows by score and class"
-    return kind(what, noise, cells=cells, shares=(1.0,), relation=relation, **bound)
 
 
 def check_calibration(share: float, target: str, loss: str) -> None:

@@ -1,4 +1,4 @@
-"""Losses of quantiles: where they begin, how wide their step is, and the share below at last.
+"""Scale of quantiles: where scores begin, and how wide the step of the gradient is.
 
 Rows are counted by label in even cells of the clipping range. The quantile of these counts is the
 initial score, and their density there decides the width over which the step of the gradient is
@@ -8,23 +8,25 @@ residual, and all scores are shifted so that the wanted share of labels lies bel
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Self
 
 import numpy as np
 
 from privboost._core.grid import SCORE_STEPS
 from privboost.accounting.noisy_sums import NoisySums
-from privboost.engine.queries import ScoreCounts
 from privboost.engine.updates import Start
 from privboost.losses.base import Pinball
 from privboost.mechanisms.curator import Curator
-from privboost.recipes.common.plan import Plan
+from privboost.recipes.common.corrections import shift_share
+from privboost.recipes.common.initial_score import publish_initial_scores
+from privboost.recipes.common.label_counts import count_labels
+from privboost.recipes.common.plan import PlanBasis, counts_release
+from privboost.recipes.common.scale import Calibrated, Scale, ScaledPlan
+from privboost.recipes.common.target_range import TargetRange
 
 _CELLS = 64
-"""Cells of labels, and of residuals."""
+"""Cells of labels."""
 
 _NEAR = 0.2
 """Share of labels on either side of the quantile over which their density is taken."""
@@ -35,141 +37,76 @@ _SMOOTH = 0.25
 _LEAST_WIDTH, _MOST_WIDTH = 0.01, 0.25
 """Bounds of the width, in units of scores."""
 
-_FINE = 0.02
-"""Residuals have even cells below this, in units of scores, and geometric ones above."""
 
-
-def plan_quantile_releases(
-    kind: type[NoisySums], bound: Mapping[str, Any]
-) -> tuple[NoisySums, NoisySums]:
-    """Return the releases of the initial score and of the last shift, with a noise of 1."""
-    first = "rows by label, for the initial score"
-    last = "rows by residual, to correct the share below predictions"
-    return (
-        kind(first, 1.0, cells=1, shares=(1.0,), **bound),
-        kind(last, 1.0, cells=1, shares=(1.0,), **bound),
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class QuantileScale:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class QuantileScale(Scale):
     """Start and width of a loss of quantiles, from released counts by label.
 
     Attributes
     ----------
-    loss : Pinball
-        The loss, with its width.
-    start : int
-        The initial score, in score steps.
-    start_noise : float
-        About the standard deviation of the initial score.
+    quantile : float
+        The share of labels below.
     curvature : float
         About the mean Hessian at the initial score.
-    reach : float
-        Range of the labels around the quantile.
-    counted : float array
-        The noisy count of rows, and its standard deviation.
     """
 
-    loss: Pinball
-    start: int
-    start_noise: float
+    quantile: float
     curvature: float
-    reach: float
-    counted: np.ndarray
 
-    most_step: ClassVar[float] = math.inf
+    @classmethod
+    def init_release(cls, basis: PlanBasis, kind: type[NoisySums]) -> NoisySums:
+        """Return the release of counts by label."""
+        return counts_release(kind, "rows by label, for the initial score", basis.bound)
 
-    @property
-    def clip(self) -> float:
-        """Clip of gradients, which none exceeds."""
-        return self.loss.largest_gradient
-
-    @property
-    def hessian_clip(self) -> float:
-        """Clip of Hessians, which none exceeds."""
-        return self.loss.largest_hessian
-
-    @property
-    def spread(self) -> float:
-        """Variance of gradients for a sum of Hessians of 1."""
-        share = self.loss.quantile
-        return share * (1 - share) / self.curvature
-
-    @property
-    def typical(self) -> float:
-        """Size of an effect that a measurement should detect."""
-        return self.reach / 4
-
-    def response(self, rows: float, scores: np.ndarray) -> np.ndarray:
-        """Return about the derivative of so many rows' gradients with respect to their scores."""
-        return np.full(len(scores), rows * self.curvature)
-
-    def correct(self, curator: Curator, plan: Plan, release: NoisySums) -> float:
-        """Return the shift of all scores with which the wanted share of labels lies below them.
+    @classmethod
+    def begin(cls, curator: Curator, plan: ScaledPlan, target_range: TargetRange) -> Self:
+        """Count rows by label; publish the loss and the quantile of labels.
 
         Privacy
         -------
-        Spends `release` once: a row lies in one cell of residuals.
+        Spends `plan.init_release` once: a row lies in one of `_CELLS` even cells of the clipping
+        range.
         """
-        steps = np.arange(1, _CELLS // 2) * (math.asinh(2 / _FINE) / (_CELLS // 2))
-        sizes = _FINE * np.sinh(steps)
-        at = np.concatenate([-sizes[::-1], [0.0], sizes])
-        edges = np.rint(at * SCORE_STEPS).astype(np.int32)
-        counts = curator.sums(ScoreCounts(edges, 1), release)[:, 0, 0]
-        # A label lies below its prediction where the residual is above 0.
-        ends = np.concatenate([[-2.0], at, [2.0]])
-        return -_level(_shares_below(counts), ends, 1 - self.loss.quantile)
+        loss, settings = plan.task.loss_instance, plan.settings
+        assert isinstance(loss, Pinball)
+        curator.publish(Start(loss.table(loss.largest_gradient, loss.largest_hessian)))
+        edges = np.linspace(-SCORE_STEPS, SCORE_STEPS, _CELLS + 1)
+        counts = count_labels(curator, plan, plan.first_release, edges)
+        share = loss.quantile
+        start, first, last = (
+            counts.level(min(max(share + step, 0.02), 0.98)) for step in (0.0, -_NEAR, _NEAR)
+        )
+        reach = max(last - first, 2 / _CELLS)
+        density = 2 * _NEAR / reach
+        width = min(max(_SMOOTH * reach, _LEAST_WIDTH), _MOST_WIDTH)
+        loss = loss.with_width(width)
+        curvature, rows = min(density, loss.largest_hessian), np.array([counts.rows])
+        clip = settings.gradient_clip or loss.largest_gradient
+        hessian_clip = settings.hessian_clip or loss.largest_hessian
+        found = cls(
+            clip=clip,
+            hessian_clip=hessian_clip,
+            start=np.array([round(start * SCORE_STEPS)], dtype=np.int32),
+            start_noise=np.array([min(float(counts.total[1]) / 2 / counts.rows / density, 1.0)]),
+            rows=rows,
+            weights=rows * curvature,
+            counted=counts.total,
+            spread=share * (1 - share) / curvature,
+            typical=reach / 4,
+            row_mass=hessian_clip,
+            quantile=share,
+            curvature=curvature,
+        )
+        publish_initial_scores(curator, loss.table(clip, hessian_clip), found.start)
+        return found
 
+    def response(self, output: int, scores: np.ndarray) -> np.ndarray:
+        """See `Scale.response`."""
+        return np.full(len(scores), self.rows[output] * self.curvature)
 
-def release_quantile_scale(
-    curator: Curator, plan: Plan, release: NoisySums
-) -> tuple[QuantileScale, np.ndarray]:
-    """Count rows by label; return start and width, and the noisy count of rows in grid steps.
-
-    Privacy
-    -------
-    Spends `release` once: a row lies in one of `_CELLS` even cells of the clipping range.
-    """
-    loss = plan.task.loss_instance
-    assert isinstance(loss, Pinball)
-    curator.publish(Start(loss.table(loss.largest_gradient, loss.largest_hessian)))
-    edges = np.rint(np.linspace(-SCORE_STEPS, SCORE_STEPS, _CELLS + 1)).astype(np.int32)
-    counts = curator.sums(ScoreCounts(-edges[-2:0:-1], 1), release)[::-1, 0, 0]
-    rows, noise = int(counts.sum()), float(release.deviations[0])
-    below = _shares_below(counts)
-    at = edges / SCORE_STEPS
-    start, first, last = (
-        _level(below, at, min(max(loss.quantile + step, 0.02), 0.98))
-        for step in (0.0, -_NEAR, _NEAR)
-    )
-    reach = max(last - first, 2 / _CELLS)
-    density = 2 * _NEAR / reach
-    width = min(max(_SMOOTH * reach, _LEAST_WIDTH), _MOST_WIDTH)
-    error = noise * math.sqrt(_CELLS / 4) / max(rows, 1) / density
-    found = QuantileScale(
-        loss.with_width(width),
-        round(start * SCORE_STEPS),
-        min(error, 1.0),
-        min(density, 1 / (4 * width)),
-        reach,
-        np.array([rows, noise * math.sqrt(_CELLS)]) * plan.count_step,
-    )
-    return found, np.array([rows])
-
-
-def _shares_below(counts: np.ndarray) -> np.ndarray:
-    """Return the share of rows below each end of cells, from noisy counts: it never falls."""
-    ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.float64)
-    total = max(float(ends[-1]), 1.0)
-    rising, falling = np.maximum.accumulate(ends), np.minimum.accumulate(ends[::-1])[::-1]
-    shares: np.ndarray = np.clip((rising + falling) / 2 / total, 0.0, 1.0)
-    return shares
-
-
-def _level(below: np.ndarray, at: np.ndarray, share: float) -> float:
-    """Return where the share of rows below reaches a level, between ends of cells."""
-    last = int(np.clip(np.searchsorted(below, share), 1, len(below) - 1))
-    low, high = float(below[last - 1]), float(below[last])
-    part = min(max((share - low) / (high - low), 0.0), 1.0) if high > low else 0.5
-    return float(at[last - 1] + part * (at[last] - at[last - 1]))
+    def correct(self, curator: Curator, plan: ScaledPlan, model: Calibrated) -> Calibrated:
+        """See `Scale.correct`: all scores are shifted, so that the share below is right."""
+        if plan.calibration_release is None:
+            return model
+        shift = shift_share(curator, plan, plan.calibration_release, self.quantile)
+        return model.with_calibration(np.array([[1.0, shift]]))

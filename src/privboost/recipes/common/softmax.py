@@ -12,45 +12,40 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Self
 
 import numpy as np
 
-from privboost._core.grid import CLIP_STEPS, SCORE_STEPS
+from privboost._core.grid import SCORE_STEPS
+from privboost.accounting.events import Planned
 from privboost.accounting.noisy_sums import LaplaceRelease, NoisySums
-from privboost.engine.queries import CellSums, TreeSums
-from privboost.engine.softmax import (
-    MOST_SLOPE,
-    LabelCounts,
-    SoftmaxSums,
-    SoftmaxTreeSums,
-    TopClassCounts,
-    clip_steps_of,
-    steps_of_each,
-)
+from privboost.engine.softmax import MOST_SLOPE, LabelCounts, TopClassCounts, steps_of_each
 from privboost.engine.softmax_kernels import PROBABILITY_STEPS, SLOPE_STEPS
-from privboost.engine.updates import (
-    AddCellValues,
-    AddCellValuesOfAll,
-    AddTreeValues,
-    AddTreeValuesOfAll,
-    Start,
-)
+from privboost.engine.updates import AddTreeValuesOfAll, Start
 from privboost.mechanisms.curator import Curator
-from privboost.recipes.common.plan import Plan
+from privboost.recipes.common.asking import AllClasses, SoftmaxClips
+from privboost.recipes.common.plan import Plan, PlanBasis
 from privboost.recipes.common.posterior import Effect
-from privboost.recipes.common.probability_calibration import Lineable, ScoreCells, cells_for
-from privboost.trees.cell_map import CellMap
-from privboost.trees.tree import Tree, stump
+from privboost.recipes.common.probability_calibration import ScoreCells, cells_for
+from privboost.recipes.common.scale import Calibrated, Scale, ScaledPlan
+from privboost.recipes.common.target_range import TargetRange
+from privboost.trees.tree import stump
 
 SOFTMAX_LOSS = "softmax, all classes in one query"
 """Name of the loss of several classes in reports."""
 
-TOP_CLASS_PART = 0.5
+_TOP_CLASS_PART = 0.5
 """Part of the counts by the largest probability in the budget of the calibration."""
 
 LENGTH_OF_HESSIANS = 0.385
 """Largest length of the vector of a row's Hessians: no clip is larger than that."""
+
+_CLIP, _STRENGTH, _GROWTH = 0.48, 50.0, 0.25
+"""Clip of gradients where features have a strength, which is rows for each feature, in standard
+deviations of the noise of all rounds together; and the exponent with which the clip grows."""
+
+_NARROWEST = 0.25
+"""Smallest clip of gradients."""
 
 _MOST_COUPLED = 2 / 3
 """Largest share of a class in `couplings`."""
@@ -64,123 +59,12 @@ _LOG_SLOPE_PRIOR, _SHIFT_PRIOR = 0.5, 0.3
 _LEAST_SPREAD = 0.1
 """Least variance of a count, in squared rows."""
 
-_Scores = TypeVar("_Scores", bound=Lineable)
-
-
-@dataclass(frozen=True)
-class SoftmaxClips:
-    """Clips of a row's gradients and Hessians, as queries take them; see `SoftmaxQuery`.
-
-    Attributes
-    ----------
-    n_outputs : int
-        The number of classes.
-    gradient, hessian : int
-        In steps of probabilities.
-    absolute : bool
-        Whether lengths are sums of absolute values.
-    """
-
-    n_outputs: int
-    gradient: int
-    hessian: int
-    absolute: bool
-
-    @classmethod
-    def of(cls, n_outputs: int, gradient: float, hessian: float, absolute: bool) -> SoftmaxClips:
-        """Return the clips of probabilities, rounded down to steps."""
-        steps = [int(min(clip, 1.0) * PROBABILITY_STEPS) for clip in (gradient, hessian)]
-        return cls(n_outputs, max(steps[0], 1), max(steps[1], 1), absolute)
-
-    def of_cells(self, cells: CellMap) -> SoftmaxSums:
-        """Return the query about cells of features."""
-        about = (self.n_outputs, self.gradient, self.hessian, self.absolute)
-        return SoftmaxSums(*about, cells=cells)
-
-    def of_trees(self, trees: tuple[Tree, ...], slope: int = SLOPE_STEPS) -> SoftmaxTreeSums:
-        """Return the query about leaves of trees, of scores that are multiplied by a slope."""
-        about = (self.n_outputs, self.gradient, self.hessian, self.absolute, slope)
-        return SoftmaxTreeSums(*about, trees=trees)
-
-    def step_values(self, count_step: float) -> tuple[float, float]:
-        """Return the values of one step of the sums of gradients and of Hessians.
-
-        `count_step` is that of a count, in rows of the largest weight.
-        """
-        gradient = self.gradient / PROBABILITY_STEPS * (CLIP_STEPS / clip_steps_of(self.absolute))
-        return gradient * count_step, self.hessian / PROBABILITY_STEPS * count_step
-
-
-@dataclass(frozen=True)
-class OneOutput:
-    """Queries about the only score of each row; sums and values have an axis for it."""
-
-    def by_cell(self, curator: Curator, cells: CellMap, release: NoisySums) -> np.ndarray:
-        """Release sums by cell: of shape (outputs, cells, statistics)."""
-        return curator.sums(CellSums(cells), release)[None]
-
-    def by_leaf(self, curator: Curator, trees: tuple[Tree, ...], release: NoisySums) -> np.ndarray:
-        """Release sums by leaf: of shape (outputs, trees, leaves, statistics)."""
-        return curator.sums(TreeSums(trees), release)[None]
-
-    def add_by_cell(self, curator: Curator, cells: CellMap, values: Sequence[np.ndarray]) -> None:
-        """Publish the values of cells for each output."""
-        curator.publish(AddCellValues(cells, values[0]))
-
-    def add_by_leaf(
-        self, curator: Curator, trees: tuple[Tree, ...], values: Sequence[np.ndarray]
-    ) -> None:
-        """Publish the values of leaves for each output."""
-        curator.publish(AddTreeValues(trees, values[0]))
-
-
-@dataclass(frozen=True)
-class AllClasses:
-    """Queries about the scores of all classes at once, as `OneOutput`."""
-
-    clips: SoftmaxClips
-
-    def by_cell(self, curator: Curator, cells: CellMap, release: NoisySums) -> np.ndarray:
-        """Release sums by cell: of shape (outputs, cells, statistics)."""
-        return np.moveaxis(curator.sums(self.clips.of_cells(cells), release), -2, 0)
-
-    def by_leaf(self, curator: Curator, trees: tuple[Tree, ...], release: NoisySums) -> np.ndarray:
-        """Release sums by leaf: of shape (outputs, trees, leaves, statistics)."""
-        return np.moveaxis(curator.sums(self.clips.of_trees(trees), release), -2, 0)
-
-    def add_by_cell(self, curator: Curator, cells: CellMap, values: Sequence[np.ndarray]) -> None:
-        """Publish the values of cells for each output."""
-        curator.publish(AddCellValuesOfAll(cells, np.stack(values)))
-
-    def add_by_leaf(
-        self, curator: Curator, trees: tuple[Tree, ...], values: Sequence[np.ndarray]
-    ) -> None:
-        """Publish the values of leaves for each output."""
-        curator.publish(AddTreeValuesOfAll(trees, np.stack(values)))
-
 
 def bound_of_all(kind: type[NoisySums], bound: Mapping[str, Any], n_outputs: int) -> dict[str, Any]:
     """Return the bound of a query about all classes, as events take it; see `SoftmaxQuery`."""
     absolute = issubclass(kind, LaplaceRelease)
     steps = steps_of_each(bound["steps"], n_outputs, absolute)
     return {**bound, "steps": steps, "cells": n_outputs}
-
-
-def class_counts_release(kind: type[NoisySums], bound: Mapping[str, Any]) -> NoisySums:
-    """Return the release of counts by class; `bound` is `PlanBasis.bound`."""
-    return kind("rows of each class, for the initial scores", 1.0, cells=1, shares=(1.0,), **bound)
-
-
-def top_class_release(kind: type[NoisySums], bound: Mapping[str, Any]) -> NoisySums:
-    """Return the release of counts by the largest probability, for the slope of scores."""
-    what = "rows by probability of their most probable class, and whether it is theirs"
-    return kind(what, 1.0, cells=1, shares=(1.0,), **bound)
-
-
-def shifts_release(kind: type[NoisySums], bound: Mapping[str, Any], n_outputs: int) -> NoisySums:
-    """Return the release of the sums of all gradients and Hessians, for a shift of each class."""
-    what = "gradients and Hessians of all classes, to calibrate probabilities"
-    return kind(what, 1.0, shares=(0.95, 0.05), **bound_of_all(kind, bound, n_outputs))
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,6 +139,121 @@ def couplings(shares: np.ndarray) -> np.ndarray:
     return factors
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SoftmaxScale(Scale):
+    """Scale of several classes, whose scores are logarithms of probabilities but for a constant.
+
+    Attributes
+    ----------
+    counts : ClassCounts
+        The released counts by class.
+    clips : SoftmaxClips
+        The clips, as queries take them.
+    """
+
+    counts: ClassCounts
+    clips: SoftmaxClips
+
+    @classmethod
+    def init_release(cls, basis: PlanBasis, kind: type[NoisySums]) -> NoisySums:
+        """Return the release of counts by class."""
+        what = "rows of each class, for the initial scores"
+        return kind(what, 1.0, cells=1, shares=(1.0,), **basis.bound)
+
+    @classmethod
+    def bound_of_query(cls, basis: PlanBasis, kind: type[NoisySums]) -> dict[str, Any]:
+        """See `Scale.bound_of_query`."""
+        return bound_of_all(kind, basis.bound, basis.task.n_outputs)
+
+    @classmethod
+    def last_releases(
+        cls, basis: PlanBasis, kind: type[NoisySums], share: float
+    ) -> list[tuple[str, Planned, float]]:
+        """See `Scale.last_releases`: for the slope of scores, and for a shift of each class."""
+        what = "rows by probability of their most probable class, and whether it is theirs"
+        tops = kind(what, 1.0, cells=1, shares=(1.0,), **basis.bound)
+        what = "gradients and Hessians of all classes, to calibrate probabilities"
+        shifts = kind(what, 1.0, shares=(0.95, 0.05), **cls.bound_of_query(basis, kind))
+        return [
+            ("calibration_release", Planned(tops, 1), share * _TOP_CLASS_PART),
+            ("shifts_release", Planned(shifts, 1), share * (1 - _TOP_CLASS_PART)),
+        ]
+
+    @classmethod
+    def begin(cls, curator: Curator, plan: ScaledPlan, target_range: TargetRange) -> Self:
+        """See `Scale.begin`.
+
+        The clip grows as that of log-odds does. Effects on each of K like classes are found with
+        the noise of one, and are K times as many: so weights are the root of a sum of squares.
+        """
+        counts = release_class_counts(curator, plan, plan.first_release)
+        classes, rows = plan.task.n_outputs, float(counts.rows[0])
+        noise = plan.pooled_noise * math.sqrt(2)  # gradients are that much longer than the clip
+        strength = rows / max(noise * plan.n_measured, 1e-300)
+        grown = _CLIP * (strength / _STRENGTH) ** _GROWTH
+        clip = plan.settings.gradient_clip or float(min(max(grown, _NARROWEST), 1.0))
+        longest = (
+            min(2 * clip / 3, 1.0)
+            if plan.pure
+            else min(math.sqrt(2) * clip / 3, LENGTH_OF_HESSIANS)
+        )
+        hessian_clip = plan.settings.hessian_clip or longest
+        clips = SoftmaxClips.of(classes, clip, hessian_clip, plan.pure)
+        weight = rows * float(np.sqrt((typical_hessians(counts.shares, clips) ** 2).sum()))
+        return cls(
+            clip=clip,
+            hessian_clip=hessian_clip,
+            start=counts.start,
+            start_noise=counts.errors,
+            rows=np.full(classes, rows),
+            weights=np.full(classes, weight),
+            counted=counts.rows,
+            spread=1.0,
+            typical=0.5,
+            counts=counts,
+            clips=clips,
+        )
+
+    def step_values(self, count_step: float, output: int) -> tuple[float, float]:
+        """See `Scale.step_values`; Hessians are multiplied by their factor in `couplings`."""
+        gradient, hessian = self.clips.step_values(count_step)
+        return gradient, hessian * float(couplings(self.counts.shares)[output])
+
+    def spread_of(self, output: int) -> float:
+        """See `Scale.spread_of`."""
+        return self.spread / float(couplings(self.counts.shares)[output])
+
+    @property
+    def queries(self) -> AllClasses:
+        """The kind of the queries of all measurements."""
+        return AllClasses(self.clips)
+
+    def response(self, output: int, scores: np.ndarray) -> np.ndarray:
+        """See `Scale.response`; other classes answer to a change of a score, as in `couplings`."""
+        share = self.counts.shares[output]
+        shift = math.log(share / (1 - share)) - self.start[output] / SCORE_STEPS
+        rate = 1 / (1 + np.exp(-(scores + shift)))
+        inside = rate * (1 - rate <= self.clip) + (1 - rate) * (rate <= self.clip)
+        factor = float(couplings(self.counts.shares)[output])
+        response: np.ndarray = self.rows[output] * factor * (rate * (1 - rate) * inside)
+        return response
+
+    def correct(self, curator: Curator, plan: ScaledPlan, model: Calibrated) -> Calibrated:
+        """Multiply all scores by a slope, and shift each class', to fit the rows.
+
+        Privacy
+        -------
+        Spends `plan.calibration_release` and `plan.shifts_release`, each once, at the scores of
+        training: counts by the largest probability (a row has one), and the sums of all gradients
+        at the slope that follows.
+        """
+        if plan.calibration_release is None or plan.shifts_release is None:
+            return model
+        return calibrate_softmax(
+            curator, plan, (plan.calibration_release, plan.shifts_release), model, self.counts
+        )
+
+
 def typical_hessians(shares: np.ndarray, clips: SoftmaxClips) -> np.ndarray:
     """Return the mean clipped Hessian of each class, of rows with these probabilities."""
     each = shares * (1 - shares)
@@ -268,9 +267,9 @@ def calibrate_softmax(
     curator: Curator,
     plan: Plan,
     releases: tuple[NoisySums, NoisySums],
-    scores: _Scores,
+    scores: Calibrated,
     counts: ClassCounts,
-) -> _Scores:
+) -> Calibrated:
     """Multiply all scores by a slope, and shift each class', so that probabilities fit the rows.
 
     Privacy

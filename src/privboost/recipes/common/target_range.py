@@ -9,20 +9,19 @@ Labels are then scaled and clipped to the range. Where the counts are inconclusi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import log_ndtr, ndtri_exp
+from scipy.special import log_ndtr
 
 from privboost._core.grid import FULL_RANGE, LABEL_STEPS, SCORE_STEPS
 from privboost.accounting.events import Planned
-from privboost.accounting.noisy_sums import LaplaceRelease, NoisySums
-from privboost.engine.queries import ScoreCounts
+from privboost.accounting.noisy_sums import NoisySums
 from privboost.engine.updates import SetClippingRange, Start
 from privboost.losses.base import loss_of
 from privboost.mechanisms.curator import Curator
-from privboost.recipes.common.plan import Plan, PlanBasis
+from privboost.recipes.common.label_counts import LabelCounts, count_states
+from privboost.recipes.common.plan import Plan, PlanBasis, counts_release
 
 PASSES = 3
 """Passes; each narrows a range that is too wide by a factor of up to 8."""
@@ -52,11 +51,8 @@ _AMOUNTS = np.append(0.0, np.geomspace(0.1, 1e4, 60))
 _AMOUNT_PRIOR = np.append(0.5, np.full(60, 0.5 / 60))
 """Their prior probabilities: half for no tail at all."""
 
-CLEAR = 1.5
-"""Standard deviations of noise that are taken off a count before it is believed."""
-
 SURE = 2.5
-"""The same for counts that may move an end of the range."""
+"""Standard deviations of noise that are taken off counts that may move an end of the range."""
 
 NOISE_OF_SUMS = 1.0
 """Noise of a sum of labels, in parts of the range's width and of a count's noise."""
@@ -70,41 +66,7 @@ def plan_target_range(basis: PlanBasis, share: float, kind: type[NoisySums]) -> 
     if share > 0 and basis.task.target != "number":
         raise ValueError("span_share must be 0 for classes: they have no clipping range")
     what = "rows by label, to find the span of the target"
-    return Planned(kind(what, 1.0, cells=1, shares=(1.0,), **basis.bound), PASSES)
-
-
-@dataclass(frozen=True, eq=False)
-class LabelCounts:
-    """Noisy counts of rows by label.
-
-    Attributes
-    ----------
-    edges : float array
-        Edges of the cells, in half widths of the bounds around their middle, increasing.
-    counts : float array
-        Rows of each cell, in rows of the largest weight.
-    deviation : float
-        Standard deviation of a count.
-    deviates : float array
-        Counts in deviations, as if their noise were normal.
-    """
-
-    edges: np.ndarray
-    counts: np.ndarray
-    deviation: float
-    deviates: np.ndarray
-
-    @property
-    def middles(self) -> np.ndarray:
-        """Middle of each cell."""
-        middles: np.ndarray = (self.edges[1:] + self.edges[:-1]) / 2
-        return middles
-
-    @property
-    def clear(self) -> np.ndarray:
-        """Counts less `CLEAR` standard deviations of their noise, at least 0."""
-        clear: np.ndarray = np.maximum(self.counts - CLEAR * self.deviation, 0.0)
-        return clear
+    return Planned(counts_release(kind, what, basis.bound), PASSES)
 
 
 class TargetRange(NamedTuple):
@@ -152,13 +114,13 @@ def find_target_range(curator: Curator, plan: Plan) -> TargetRange:
     for _ in range(PASSES):
         inner = low + (high - low) * np.arange(_CELLS + 1) // _CELLS
         edges, before = _with_tails(inner)
-        counts, deviates, deviation = _histogram(curator, plan, edges)
+        states = count_states(curator, plan, plan.range_release, edges, outer=True)
         error = KEEN if _WIDE * (high - low) <= 2 * SCORE_STEPS else CAREFUL
-        first, last = full_cells(deviates[before : before + _CELLS], error)
+        first, last = full_cells(states.deviates[before : before + _CELLS], error)
         cell = -(-(high - low) // _CELLS)  # one more at each end, for a thin tail
         low = max(int(inner[first]) - cell, -SCORE_STEPS)
         high = min(int(inner[last]) + cell, SCORE_STEPS)
-    labels = LabelCounts(-edges[::-1] / SCORE_STEPS, counts[::-1], deviation, deviates[::-1])
+    labels = states.mirrored()
     ends = with_tails(labels, -high / SCORE_STEPS, -low / SCORE_STEPS)
     steps = [round(end * SCORE_STEPS) * (LABEL_STEPS // SCORE_STEPS) for end in ends]
     clipping = SetClippingRange(*steps)
@@ -209,30 +171,6 @@ def _best_end(edges: np.ndarray, deviates: np.ndarray, low: float, high: float) 
     squared = (sums**2 * weight).sum(axis=(1, 2)) / weight.sum()
     squared = np.maximum(squared, (lost @ np.maximum(own - SURE, 0.0)) ** 2)
     return float(ends[np.argmin(squared + (NOISE_OF_SUMS * (ends - low)) ** 2)])
-
-
-def _histogram(
-    curator: Curator, plan: Plan, edges: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """Release counts of rows between edges: in rows, in deviations of the noise, and its size."""
-    event = plan.range_release
-    cells = edges.astype(np.int32)
-    cells[-1] += 1  # the last cell has its end
-    counts = curator.sums(ScoreCounts(cells, 1), event)[1:-1, 0, 0]
-    scale = float(event.scales[0])
-    rows = counts * plan.count_step
-    if scale == 0:  # public rows are counted exactly
-        return rows, np.where(counts > 0, math.inf, 0.0), 0.0
-    deviates: np.ndarray = counts / scale
-    deviates = as_normal(deviates) if isinstance(event, LaplaceRelease) else deviates
-    return rows, deviates, float(event.deviations[0]) * plan.count_step
-
-
-def as_normal(laplace: np.ndarray) -> np.ndarray:
-    """Return normal deviates of the same quantiles as Laplace noise of scale 1."""
-    size: np.ndarray = -ndtri_exp(math.log(0.5) - np.abs(laplace))
-    normal: np.ndarray = np.sign(laplace) * size
-    return normal
 
 
 def full_cells(deviates: np.ndarray, error: float) -> tuple[int, int]:

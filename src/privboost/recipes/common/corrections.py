@@ -1,9 +1,12 @@
-"""Correction of a number's mean: a slope and a shift of predictions, fitted to released residuals.
+"""The last release, and the correction of a model that follows from it, by kind of loss.
 
 A clip of gradients biases predictions at every ε: of skewed labels a clipped fit finds something
-between mean and median. So the last release has sums of labels less predictions, and counts, in a
-few cells of the prediction. The line through predictions that explains them best, given their
-noise, corrects the mean; where noise hides the bias that a clip can have, the line stays as it is.
+between mean and median. So the last release of a squared loss has sums of labels less predictions,
+and counts, in a few cells of the prediction. The line through predictions that explains them best,
+given their noise, corrects the mean; where noise hides the bias that a clip can have, the line
+stays as it is. With a log link all scores are shifted by what two sums say of the mean, and those
+of a quantile by what counts by residual say of the share of labels below. Probabilities of classes
+are calibrated (see `probability_calibration`).
 """
 
 from __future__ import annotations
@@ -17,17 +20,15 @@ import numpy as np
 
 from privboost._core.grid import SCORE_STEPS
 from privboost.accounting.noisy_sums import NoisySums
-from privboost.engine.queries import PredictionSums
+from privboost.engine.queries import GRADIENT_HESSIAN, PredictionSums, TreeSums
 from privboost.engine.updates import UseLoss
-from privboost.losses.base import loss_of
+from privboost.losses.base import LogLink, Pinball, loss_of
 from privboost.mechanisms.curator import Curator
 from privboost.models.scores import UNKNOWN_SHARE
-from privboost.recipes.common.plan import Plan, Task
-from privboost.recipes.common.probability_calibration import (
-    Lineable,
-    calibrate_scores,
-    counts_release,
-)
+from privboost.recipes.common.label_counts import count_states
+from privboost.recipes.common.plan import Plan, Task, counts_release
+from privboost.recipes.common.probability_calibration import WHAT, Lineable, calibrate_scores
+from privboost.trees.tree import stump
 
 
 class Calibratable(Lineable, Protocol):
@@ -62,6 +63,18 @@ _LEVEL_PRIOR = 1.0
 """Prior standard deviation of the shift beside the slope."""
 _STEEPEST = 3.0
 """Largest slope, inverse of the least, and largest shift."""
+
+
+_LOG_SHARES = (0.75, 0.25)
+"""Shares of the differences and of the predictions in the last release of a log link."""
+_LAST_HESSIAN = 4.0
+"""Clip of the predictions there, in units."""
+_MOST_SHIFT = 1.0
+"""Bound of the shift of logarithmic scores."""
+RESIDUAL_CELLS = 64
+"""Cells of residuals of a quantile."""
+_FINE = 0.02
+"""Residuals have even cells below this, in units of scores, and geometric ones above."""
 
 
 class ClipEffect(NamedTuple):
@@ -227,10 +240,72 @@ def _shift_to(scores: np.ndarray, weight: np.ndarray, goal: float) -> float:
 def last_release(
     kind: type[NoisySums], task: Task, bound: Mapping[str, Any], noise: float = 1.0
 ) -> NoisySums:
-    """Return the release of one output that calibrates a model's scores, by its kind of target."""
+    """Return the release of one output after the last round, by its kind of target and loss."""
     if task.target == "classes":
-        return counts_release(kind, bound, noise)
+        return counts_release(kind, WHAT, bound, noise)
+    if isinstance(task.loss_instance, Pinball):
+        what = "rows by residual, to correct the share below predictions"
+        return counts_release(kind, what, bound, noise)
+    if task.loss_instance.log_link:
+        what = "predictions less labels, and predictions, to correct their mean"
+        return kind(what, noise, cells=1, shares=_LOG_SHARES, **bound)
     return kind(_WHAT, noise, cells=1, shares=_SHARES, **bound)
+
+
+def shift_log_mean(
+    curator: Curator,
+    plan: Plan,
+    release: NoisySums,
+    labels: np.ndarray,
+    clip: float,
+    rows: float,
+    beyond: float,
+) -> float:
+    """Return the shift of logarithmic scores with which the mean prediction is that of the labels.
+
+    Parameters
+    ----------
+    labels : float array
+        The label of each line, in the unit of e^score.
+    clip : float
+        Clip of the difference between prediction and label, wider than that of measurements.
+    rows : float
+        About how many rows there are.
+    beyond : float
+        About how much of the sum of labels lies beyond the clip.
+
+    Privacy
+    -------
+    Spends `release` once, in addition to individual budgets where rows have some: the sums of all
+    rows' differences between prediction and label, and of predictions.
+    """
+    means = loss_of("number", "poisson")  # whose gradients are these differences
+    assert isinstance(means, LogLink)
+    clips = clip, _LAST_HESSIAN
+    curator.close_budgets()
+    curator.publish(UseLoss(means.label_table(labels, *clips)))
+    sums = curator.sums(TreeSums((stump(),), 0, GRADIENT_HESSIAN), release)[0, 0]
+    gradient, hessian = sums * plan.count_step * clips
+    predicted = max(float(hessian), 0.1 * rows, 1.0)
+    wanted = predicted - float(gradient) + beyond
+    shift = math.log(max(wanted, 0.1 * predicted) / predicted)
+    return min(max(shift, -_MOST_SHIFT), _MOST_SHIFT)
+
+
+def shift_share(curator: Curator, plan: Plan, release: NoisySums, share: float) -> float:
+    """Return the shift of scores with which a share of the labels lies below them.
+
+    Privacy
+    -------
+    Spends `release` once, in addition to individual budgets where rows have some: a row lies in one
+    cell of residuals, which are states.
+    """
+    steps = np.arange(1, RESIDUAL_CELLS // 2) * (math.asinh(2 / _FINE) / (RESIDUAL_CELLS // 2))
+    sizes = _FINE * np.sinh(steps)
+    edges = np.concatenate([[-2.0], -sizes[::-1], [0.0], sizes, [2.0]]) * SCORE_STEPS
+    curator.close_budgets()
+    # A label lies below its prediction where the residual is above 0.
+    return -count_states(curator, plan, release, edges).level(1 - share)
 
 
 def calibrate(

@@ -24,9 +24,10 @@ from privboost.engine.backend import LocalBackend
 from privboost.engine.updates import AddCellValues, SetClippingRange, Start
 from privboost.losses.squared import SQUARED_NUMBER
 from privboost.models.model import model_bytes, read_model
-from privboost.recipes.common.mean_correction import Residuals, fit_correction, release_residuals
+from privboost.recipes.common.corrections import Residuals, fit_correction, release_residuals
+from privboost.recipes.common.label_counts import LabelCounts
 from privboost.recipes.common.plan import Budget
-from privboost.recipes.common.target_range import LabelCounts, TargetRange, with_tails
+from privboost.recipes.common.target_range import TargetRange, with_tails
 from privboost.trees.cell_map import CellMap
 from tests.tables import encode_training
 
