@@ -16,7 +16,7 @@ import privboost
 from privboost import SBDTClassifier
 from privboost.models.model import model_bytes
 from privboost.recipes import RECIPES
-from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
+from tests.tables import CLASSES, NUMBER, SURVIVAL, THREE, make_domain, make_frame
 
 ROWS = 1000
 PURE = {"delta": 0.0}
@@ -48,7 +48,8 @@ class Fit(NamedTuple):
 
     def estimator(self, **how):
         """Return the estimator; arguments go before parameters."""
-        task = "number" if self.target is NUMBER else "classes"
+        task = "survival" if self.target is SURVIVAL else "classes"
+        task = "number" if self.target is NUMBER else task
         kind = getattr(privboost, RECIPES[self.recipe].estimators[task])
         settings = {"delta": 1e-6, "random_state": 7} | SETTINGS.get(self.recipe, SMALL)
         if self.weighted:
@@ -151,6 +152,9 @@ OWN = [
     Fit("PrivBoostRegressor, relative", "privboost", NUMBER, True, EXPOSED | INTERVALS),
     Fit("PrivBoostRegressor, about .9", "privboost", NUMBER, False, HIGH | INTERVALS),
     Fit("PrivBoostRegressor, pure intervals", "privboost", NUMBER, False, PURE | INTERVALS),
+    Fit("PrivBoostSurvival", "privboost", SURVIVAL, True, {"interactions": 2}),
+    Fit("PrivBoostSurvival, pure", "privboost", SURVIVAL, False, PURE | {"scale": 0.8}),
+    Fit("PrivBoostSurvival, units", "privboost", SURVIVAL, False, {"at_once": 2}, UNIT),
     Fit("DPXGBClassifier 0", "dpxgb", CLASSES, False, HESSIANS),
     Fit("DPXGBClassifier 1", "dpxgb", THREE, True, {"features": 3, "greedy_depth": 2}),
     Fit("DPXGBRegressor 2", "dpxgb", NUMBER, True, {"features": "cyclical"}),

@@ -25,6 +25,7 @@ FEATURES = {
 CLASSES = {"name": "income", "classes": ["low", "high"]}
 THREE = {"name": "income", "classes": ["low", "mid", "high"]}
 NUMBER = {"name": "income", "bounds": [0, 10]}
+SURVIVAL = {"name": "income", "bounds": [0.5, 10], "event": "paid"}
 
 
 def make_domain(target=CLASSES, unit=None) -> Domain:
@@ -58,6 +59,8 @@ def make_frame(rows: int, seed: int = 0, target=CLASSES) -> pd.DataFrame:
     )
     if "bounds" in target:
         frame["income"] = spoil(signal * 3)
+        if "event" in target:
+            frame["paid"] = spoil(rng.integers(0, 2, rows))
     else:
         labels = [*target["classes"], "unheard of", None]
         cuts = np.digitize(signal, np.linspace(1, 2, len(target["classes"]) - 1))

@@ -15,7 +15,11 @@ from privboost.recipes import ESTIMATORS
 if TYPE_CHECKING:  # the same names, for tools that read types
     from privboost.data.domain import Domain as Domain
     from privboost.data.features import CategoricalFeature as CategoricalFeature
-    from privboost.data.targets import ClassTarget as ClassTarget, NumberTarget as NumberTarget
+    from privboost.data.targets import (
+        ClassTarget as ClassTarget,
+        NumberTarget as NumberTarget,
+        SurvivalTarget as SurvivalTarget,
+    )
     from privboost.data.features import (
         BooleanFeature as BooleanFeature,
         DateFeature as DateFeature,
@@ -50,6 +54,7 @@ if TYPE_CHECKING:  # the same names, for tools that read types
     from privboost.estimators.privboost import (
         PrivBoostClassifier as PrivBoostClassifier,
         PrivBoostRegressor as PrivBoostRegressor,
+        PrivBoostSurvival as PrivBoostSurvival,
     )
     from privboost.estimators.sarus import (
         SarusXGBClassifier as SarusXGBClassifier,
@@ -94,6 +99,7 @@ _HOMES = {
     "DurationFeature": "data.features",
     "NumberTarget": "data.targets",
     "NumericFeature": "data.features",
+    "SurvivalTarget": "data.targets",
     "OrdinalFeature": "data.features",
     "Unit": "_core.unit",
     "BudgetError": "_core.errors",
@@ -139,6 +145,7 @@ register("loader PVBSIZE1", "privboost.domain_inference.bounds", "InferenceLoade
 register("loader PVBEVAL1", "privboost.evaluation.outcomes", "OutcomeLoader")
 register("outcomes classes", "privboost.evaluation.classes", "ClassOutcomes")
 register("outcomes number", "privboost.evaluation.numbers", "NumberOutcomes")
+register("outcomes survival", "privboost.evaluation.survival", "SurvivalOutcomes")
 register("outcomes exact number", "privboost.evaluation.exact_numbers", "ExactNumberOutcomes")
 
 

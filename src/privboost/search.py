@@ -32,7 +32,7 @@ from privboost.data.domain import Domain
 from privboost.data.lazy_tables import StreamedTable
 from privboost.data.loading import Load, Side, SplitLoader
 from privboost.data.table import RemoteTable
-from privboost.data.targets import ClassTarget
+from privboost.data.targets import ClassTarget, SurvivalTarget
 from privboost.distributed.frames import open_remote
 from privboost.estimators.base import PrivateEstimator
 from privboost.estimators.foreign_parameters import foreign_name_hint
@@ -52,6 +52,7 @@ from privboost.evaluation.number_sums import Wanted
 from privboost.evaluation.numbers import clip_of_scores
 from privboost.evaluation.plan import loss_measures, plan_evaluation, plan_score
 from privboost.evaluation.result import HIGHER, Value
+from privboost.evaluation.survival import BETTER
 from privboost.losses.base import loss_of, losses_of
 from privboost.models.model import Model
 from privboost.randomness.keystream import KeyStream
@@ -415,7 +416,9 @@ class _Search:
         """Return the noisy measure of a model on one side."""
         target = model.domain.target
         how: dict[str, Any]
-        if isinstance(target, ClassTarget):
+        if isinstance(target, SurvivalTarget):
+            how = {}
+        elif isinstance(target, ClassTarget):
             how = {"curves": False if len(target.classes) > 2 else None}
         else:
             how = {"clip": clip_of_scores(model)} | self.measured.arguments(self.scoring)
@@ -549,6 +552,8 @@ def _loss_of(estimator: Any) -> dict[str, Any]:
 
 def _better(target: Any, measured: _Measured) -> dict[str, str]:
     """Return the measures that compare models of a target, and which values of them are better."""
+    if isinstance(target, SurvivalTarget):
+        return dict(BETTER)
     if isinstance(target, ClassTarget):
         listed = {name: measure.better for name, measure in MEASURES.items()}
     else:

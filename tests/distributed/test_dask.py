@@ -69,7 +69,7 @@ def test_every_recipe_gives_the_same_bytes(client, basic_fit):
 SAMPLED = ["sbdt 0, two classes", "sbdt 1, three classes", "sbdt 3, two classes"]
 SAMPLED += ["SarusXGBClassifier 4", "BoostedAdaSSPClassifier 3", "PrivBoostRegressor, poisson"]
 SAMPLED += ["SBDTRegressor, poisson"]
-SAMPLED += ["PrivBoostClassifier 6", "SBDTClassifier 9"]
+SAMPLED += ["PrivBoostClassifier 6", "SBDTClassifier 9", "PrivBoostSurvival, units"]
 SAMPLED += ["PrivBoostRegressor, intervals", "PrivBoostClassifier, sets"]
 SAMPLED += ["PrivBoostRegressor, relative", "PrivBoostRegressor, pure intervals"]
 

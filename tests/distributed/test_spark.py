@@ -57,6 +57,7 @@ def test_every_recipe_gives_the_same_bytes(spark, basic_fit):
 
 ALSO = ["sbdt 4, three classes", "DPXGBClassifier 1", "PrivBoostRegressor, units"]
 ALSO += ["PrivBoostRegressor, intervals", "PrivBoostRegressor, relative"]
+ALSO += ["PrivBoostSurvival, pure"]
 
 
 @pytest.mark.parametrize("name", ALSO)

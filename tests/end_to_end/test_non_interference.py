@@ -17,7 +17,7 @@ from tests import fits
 from tests.fits import UNIT, Fit
 from tests.hostile import HostileBackend
 from tests.non_interference import check, make_tables, silence, walk
-from tests.tables import CLASSES, NUMBER, make_domain, make_frame
+from tests.tables import CLASSES, NUMBER, SURVIVAL, make_domain, make_frame
 
 PURE_SAMPLES = {"delta": 0.0, "subsample": 0.3}
 OWN = [
@@ -30,6 +30,7 @@ OWN = [
     Fit("counts by trees", "sbdt", NUMBER, True, {"loss": "poisson", "extra_estimators": 5}),
     Fit("medians by trees", "dpxgb", NUMBER, False, {"loss": "absolute"}),
     Fit("quantiles", "privboost", NUMBER, False, {"loss": "quantile", "quantile": 0.9}),
+    Fit("times", "privboost", SURVIVAL, True, {"scale": 0.7}),
     Fit("votes", "lazybb", CLASSES, False, {"accountant": "rdp"}),
     Fit("intervals", "privboost", NUMBER, False, {"conformal_fraction": 0.5}),
     Fit("relative", "privboost", NUMBER, False, {"loss": "gamma", "conformal_fraction": 0.5}),

@@ -19,6 +19,7 @@ from privboost import (
     LazyBBClassifier,
     PrivBoostClassifier,
     PrivBoostRegressor,
+    PrivBoostSurvival,
     SarusXGBClassifier,
     SarusXGBRegressor,
     SBDTClassifier,
@@ -39,7 +40,7 @@ from privboost.recipes import lazybb, sarus
 from privboost.recipes.common.plan import PlanBasis, counts_release
 from privboost.recipes.common.target_range import PASSES, find_target_range
 from privboost.recipes.privboost import boost_privboost
-from tests.tables import CLASSES, FEATURES, NUMBER, THREE, make_frame
+from tests.tables import CLASSES, FEATURES, NUMBER, SURVIVAL, THREE, make_frame
 
 OTHERS = 25
 """Rows that both tables have."""
@@ -208,6 +209,8 @@ CASES = [
     (SBDTRegressor, WIDE, 3, True, {"loss": "quantile", "quantile": 0.8, "max_depth": 2}),
     (DPXGBRegressor, NUMBER, 2, False, {"loss": "gamma", "max_depth": 2}),
     (DPXGBRegressor, WIDE, 1, True, {"loss": "absolute", "max_depth": 2}),
+    (PrivBoostSurvival, SURVIVAL, 2, True, {"epsilon": 3e3, "n_estimators": 12}),
+    (PrivBoostSurvival, SURVIVAL, 1, False, {"delta": 0.0, "scale": 0.3, "n_estimators": 8}),
     (PrivBoostClassifier, THREE, 1, False, {"conformal_fraction": 0.5, "n_estimators": 8}),
     (PrivBoostRegressor, WIDE, 1, True, {"conformal_fraction": 0.5, "n_estimators": 8}),
     (PrivBoostRegressor, WIDE, 1, True, {"loss": "tweedie", "conformal_fraction": 0.5}),

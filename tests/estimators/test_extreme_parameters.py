@@ -28,6 +28,7 @@ FEATURES = {
 TARGETS = {
     "Classifier": {"name": "y", "classes": [0, 1]},
     "Regressor": {"name": "y", "bounds": [0, 1]},
+    "Survival": {"name": "t", "bounds": [0.1, 1], "event": "y"},
 }
 NO_SIZE = {"domain", "domain_given", "backend", "ledger", "domain_rows", "domain_share"}
 """Parameters that are no numbers, and the one that does nothing where there is a domain."""
@@ -48,7 +49,8 @@ LISTS = {
 def table():
     rng = np.random.default_rng(0)
     x, y = rng.random(60), rng.integers(0, 2, 60)
-    return pd.DataFrame({"x": x, "c": rng.choice(["a", "b"], 60), "y": y, "w": rng.random(60)})
+    rest = {"c": rng.choice(["a", "b"], 60), "y": y, "w": rng.random(60)}
+    return pd.DataFrame({"x": x, "t": x + 0.1} | rest)
 
 
 def estimator(name, **parameters):

@@ -26,14 +26,15 @@ from privboost.estimators.stream_files import save_stream
 from privboost.recipes import ESTIMATORS
 from privboost.reports.report import PUBLIC, PrivacyReport
 from privboost.reports.writing import add_domain_inference, join_reports
-from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
+from tests.tables import CLASSES, NUMBER, SURVIVAL, THREE, make_domain, make_frame
 
 PUBLIC_ROWS = {"epsilon": math.inf, "public_rows": True}
 FAST = {"n_estimators": 7}
 
 
 def target_of(name):
-    return NUMBER if name.endswith("Regressor") else CLASSES
+    known = {"Regressor": NUMBER, "Survival": SURVIVAL}
+    return next((own for end, own in known.items() if name.endswith(end)), CLASSES)
 
 
 def public(name, target=None, **how):

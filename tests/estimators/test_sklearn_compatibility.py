@@ -190,7 +190,7 @@ def test_a_frame_with_numbers_for_names():
 ESTIMATORS = [
     getattr(privboost, name)
     for name in privboost.__all__
-    if name.endswith(("Classifier", "Regressor"))
+    if name.endswith(("Classifier", "Regressor", "Survival"))
 ]
 
 

@@ -31,13 +31,13 @@ from privboost.models.trees import conditions
 from privboost.reports.document import escape_markdown
 from tests.evaluation.conftest import NASTY
 from tests.forgery import ODD, _places
-from tests.tables import NUMBER, make_domain, make_frame
+from tests.tables import NUMBER, SURVIVAL, make_domain, make_frame
 
 EMPTY = {"meta", "rect", "path", "circle", "polyline"}
 MARKDOWN = {"h1", "h2", "p", "em", "strong", "blockquote", "ul", "li"}
 MARKDOWN |= {"table", "thead", "tbody", "tr", "th", "td"}
 RUN_TOGETHER = ["a, b", "a", "b", "may be missing; c", '"d"', ""]
-ESTIMATORS = [n for n in privboost.__all__ if n.endswith(("Classifier", "Regressor"))]
+ESTIMATORS = [n for n in privboost.__all__ if n.endswith(("Classifier", "Regressor", "Survival"))]
 
 
 class Outline(HTMLParser):
@@ -70,7 +70,8 @@ class Outline(HTMLParser):
 
 
 def fit(name, **more):
-    target = {"target": NUMBER} if name.endswith("Regressor") else {}
+    known = {"Regressor": NUMBER, "Survival": SURVIVAL}
+    target = next(({"target": own} for end, own in known.items() if name.endswith(end)), {})
     kind = getattr(privboost, name)
     parameters = {"delta": 0.0} if name.startswith("Sarus") else {"delta": 1e-6}
     model = kind(1.0, domain=make_domain(**target), n_estimators=3, **parameters | more)

@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privboost import CategoricalFeature, PrivBoostClassifier, PrivBoostRegressor
+from privboost import (
+    CategoricalFeature,
+    PrivBoostClassifier,
+    PrivBoostRegressor,
+    PrivBoostSurvival,
+)
 from privboost._core.grid import Contribution
 from privboost.accounting.events import Planned
 from privboost.accounting.ledger import Ledger
@@ -27,7 +32,7 @@ from privboost.mechanisms.curator import Curator
 from privboost.randomness.keystream import KeyStream
 from privboost.recipes.common.plan import Budget
 from tests.hostile import HostileBackend
-from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
+from tests.tables import CLASSES, NUMBER, SURVIVAL, THREE, make_domain, make_frame
 
 BY = ("job", "age", CategoricalFeature("place", ("p1", "p2")))
 
@@ -42,7 +47,10 @@ MODELS = {
     "two classes": fitted(PrivBoostClassifier, CLASSES),
     "three classes": fitted(PrivBoostClassifier, THREE),
     "a number": fitted(PrivBoostRegressor, NUMBER),
+    "survival times": fitted(PrivBoostSurvival, SURVIVAL),
 }
+TARGETS = {"two classes": CLASSES, "three classes": THREE, "a number": NUMBER}
+TARGETS["survival times"] = SURVIVAL
 
 
 HOW = {"a number": {"deviance": "poisson", "quantile": 0.5}}
@@ -78,7 +86,8 @@ def plan_of(model, delta, by=BY, **how):
 def told_of(plan, frame, shuffle, released=None):
     """What an evaluation asks, with the event of each question and the exact answer."""
     rule = UnitRule.of(plan.encoder.domain.unit, KeyStream.seeded(8))
-    loader = OutcomeLoader(plan.model, plan.outcomes, plan.groups, "income", rule)
+    event = plan.model.domain.target.event_column
+    loader = OutcomeLoader(plan.model, plan.outcomes, plan.groups, "income", rule, event)
     frame = frame.sample(frac=1, random_state=shuffle)
     load = Load(loader, open_table(frame, plan.model.domain.feature_names))
     if shuffle % 2:
@@ -117,7 +126,7 @@ def losses(plan, frame, fewer, shuffle=0):
 @settings(max_examples=25)
 def test_adding_any_row(task, rows, seed, shuffle, delta, data):
     model = MODELS[task]
-    target = {"two classes": CLASSES, "three classes": THREE, "a number": NUMBER}[task]
+    target = TARGETS[task]
     frame = make_frame(rows, seed, target)
     fewer = frame.drop(index=data.draw(st.integers(0, rows - 1)))
     plan = plan_of(model, delta, **HOW.get(task, {}))
@@ -135,7 +144,7 @@ def test_adding_any_row(task, rows, seed, shuffle, delta, data):
 @settings(max_examples=25)
 def test_adding_any_unit(task, rows, seed, shuffle, delta, max_rows):
     model = of_units(MODELS[task], {"column": "person", "max_rows": max_rows})
-    target = {"two classes": CLASSES, "three classes": THREE, "a number": NUMBER}[task]
+    target = TARGETS[task]
     frame = make_frame(rows, seed, target)
     first = frame["person"].iloc[0]
     fewer = frame[frame["person"].notna() if first is None else frame["person"] != first]
@@ -282,7 +291,7 @@ def test_a_table_that_is_too_large_is_refused(monkeypatch):
 
 def test_a_row_of_an_unknown_label_adds_nothing():
     for task, model in MODELS.items():
-        target = {"two classes": CLASSES, "three classes": THREE, "a number": NUMBER}[task]
+        target = TARGETS[task]
         frame = make_frame(9, 3, target).assign(income=None)
         for query, _, exact in told_of(plan_of(model, 0.0, **HOW.get(task, {})), frame, 0):
             assert isinstance(query, CellSums)

@@ -5,12 +5,13 @@ from typing import Any, NamedTuple
 import pytest
 
 import privboost
-from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
+from tests.tables import CLASSES, NUMBER, SURVIVAL, THREE, make_domain, make_frame
 
 CASES = {
     "privboost": ("PrivBoostClassifier", CLASSES, {}),
     "privboost three": ("PrivBoostClassifier", THREE, {}),
     "privboost number": ("PrivBoostRegressor", NUMBER, {}),
+    "privboost times": ("PrivBoostSurvival", SURVIVAL, {}),
     "privboost alone": ("PrivBoostClassifier", CLASSES, {"interactions": False}),
     "sbdt": ("SBDTClassifier", CLASSES, {"n_estimators": 12}),
     "sbdt three, joint": ("SBDTClassifier", THREE, {"n_estimators": 4, "features": "uniform"}),

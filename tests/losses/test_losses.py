@@ -81,7 +81,8 @@ def test_parts_of_rows_are_refused():
 
 
 FILES = {path.stem for path in Path(base.__file__).parent.glob("*.py")} - {"__init__", "base"}
-EVERY = [(target, name) for target in ("classes", "number") for name in losses_of(target)]
+TARGETS = ("classes", "number", "survival")
+EVERY = [(target, name) for target in TARGETS for name in losses_of(target)]
 
 
 def test_a_loss_is_one_file_and_a_file_is_one_loss():

@@ -19,7 +19,7 @@ import privboost
 from privboost import Domain
 from privboost.models.model import Model
 from privboost.recipes import RECIPES
-from tests.tables import CLASSES, FEATURES, NUMBER, THREE, make_frame
+from tests.tables import CLASSES, FEATURES, NUMBER, SURVIVAL, THREE, make_frame
 
 FOLDER = Path(__file__).parent
 MOST_BYTES = 30_000
@@ -30,7 +30,7 @@ _DOMAIN = {
     "job": FEATURES["job"],
     "flag": FEATURES["flag"],
 }
-_TARGETS = {"classes": (CLASSES, THREE), "number": (NUMBER,)}
+_TARGETS = {"classes": (CLASSES, THREE), "number": (NUMBER,), "survival": (SURVIVAL,)}
 _SETTINGS: dict[str, dict[str, Any]] = {
     "privboost": {"epsilon": 10.0, "n_estimators": 10},
     "privboost additive": {"n_estimators": 10, "interactions": False},
@@ -66,7 +66,8 @@ def _write(folder: Path) -> None:
                 own = {"epsilon": 5.0, "random_state": 1} | settings
                 fitted = getattr(privboost, estimator)(domain=Domain.from_dict(form), **own)
                 fitted.fit(make_frame(300, target=target))
-                path = folder / f"{name.replace(' ', '_')}_{len(target.get('classes', [0]))}.model"
+                what = "times" if task == "survival" else len(target.get("classes", [0]))
+                path = folder / f"{name.replace(' ', '_')}_{what}.model"
                 fitted.save(path)
                 if path.stat().st_size > MOST_BYTES:
                     raise ValueError(f"{path.name} is too large to be kept")

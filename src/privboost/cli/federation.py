@@ -41,7 +41,7 @@ from privboost.cli.output import (
     warnings_delayed,
 )
 from privboost.cli.registry import command, option
-from privboost.cli.training import estimator_class, has_classes, read_parameters
+from privboost.cli.training import estimator_class, read_parameters
 
 Trust = StrEnum("Trust", ["server", "distributed"])
 
@@ -136,7 +136,7 @@ def coordinate(
     from privboost.federated import crypto, key_files
 
     public = privboost.Domain.from_json(domain)
-    kind = estimator_class(recipe, has_classes(public))
+    kind = estimator_class(recipe, public.target.task)
     estimator = kind(epsilon=epsilon, delta=delta, domain=public, random_state=run.seed)
     estimator.set_params(ledger=run.ledger, verbose=output.verbose)
     fit_arguments = weights.apply(estimator, recipe)

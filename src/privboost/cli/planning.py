@@ -117,6 +117,7 @@ def _train_all(names: list[str]) -> None:
             "kind": ["abc"[row % 3] for row in range(_ROWS)],
             "classes": [int(number > 0.5) for number in numbers],
             "value": [number**2 for number in numbers],
+            "event": [row % 2 == 0 for row in range(_ROWS)],
         }
     )
     features = {
@@ -127,6 +128,7 @@ def _train_all(names: list[str]) -> None:
     targets: dict[str, dict[str, Any]] = {
         "classes": {"name": "classes", "classes": [0, 1]},
         "number": {"name": "value", "bounds": [0, 1]},
+        "survival": {"name": "value", "bounds": [0.01, 1], "event": "event"},
     }
     for name in names:
         for task, estimator in RECIPES[name].estimators.items():

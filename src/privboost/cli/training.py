@@ -143,9 +143,9 @@ class RecipeOptions:
             raise ValueError("--stream needs --recipe sbdt")
         return chosen
 
-    def make(self, chosen: str, classes: bool, **parameters: Any) -> Any:
+    def make(self, chosen: str, task: str, **parameters: Any) -> Any:
         """Return the estimator of the chosen recipe, or of its preset."""
-        kind = estimator_class(chosen, classes)
+        kind = estimator_class(chosen, task)
         if self.preset is None:
             return kind(**parameters)
         if not hasattr(kind, "from_preset"):
@@ -189,9 +189,9 @@ def train(
 
     public = domain.load()
     chosen = recipe.choose(public, epsilon, delta, streams=stream is not None)
-    classes = domain.task is Task.classes if public is None else has_classes(public)
+    task = domain.task.value if public is None else public.target.task
     own = {"epsilon": epsilon, "domain": public, "random_state": run.seed}
-    estimator = recipe.make(chosen, classes, **own)
+    estimator = recipe.make(chosen, task, **own)
     estimator.set_params(**({} if delta is None else {"delta": delta}), public_rows=public_rows)
     estimator.set_params(n_jobs=jobs, ledger=run.ledger, verbose=output.verbose)
     domain.apply(estimator)
@@ -271,7 +271,7 @@ def extend(
     from privboost.estimators.stream_files import load_stream, take_stream
 
     state, before = load_stream(stream)
-    kind = estimator_class("sbdt", has_classes(before.domain))
+    kind = estimator_class("sbdt", before.domain.target.task)
     estimator = kind(epsilon, delta, random_state=run.seed).set_params(**state.parameters)
     estimator.set_params(n_jobs=jobs, ledger=run.ledger, verbose=output.verbose)
     estimator.set_params(domain_rows=domain_rows.value)
@@ -324,7 +324,7 @@ def search(
 ) -> None:
     """Choose parameters privately, and keep the winner's model. Spends the budget."""
     public = privboost.Domain.from_json(domain)
-    kind = estimator_class(recipe, has_classes(public))
+    kind = estimator_class(recipe, public.target.task)
     estimator = kind(domain=public, n_jobs=jobs, domain_rows=domain_rows.value)
     estimator.set_params(**read_parameters(set_, estimator))
     try:
@@ -404,6 +404,9 @@ def evaluate(
         "For a number: the level of the quantile that is predicted; also its pinball loss and "
         "the share of labels below. By default that of the model's loss.",
     ] = None,
+    horizon: Annotated[
+        float | None, "For survival times: the time at which calibration is measured."
+    ] = None,
     table: TableOptions,
     public_rows: PublicRows = False,
     run: RunOptions,
@@ -434,6 +437,7 @@ def evaluate(
                 deviance=deviance,
                 power=power,
                 quantile=quantile,
+                horizon=horizon,
                 public_rows=public_rows,
                 random_state=run.seed,
                 n_jobs=jobs,
@@ -467,17 +471,17 @@ _OPTIONS = {
 _PYTHON_LITERALS = {"True": "true", "False": "false", "None": "null"}
 
 
-def estimator_class(recipe: str, classes: bool) -> Any:
-    """Return the estimator of a recipe for classes, or for a number."""
-    name = RECIPES[recipe].estimators.get("classes" if classes else "number")
-    if name is None:
-        raise ValueError(f"--recipe {recipe} is for classes; the target is a number")
-    return getattr(privboost, name)
+_TASKS = {"classes": "classes", "number": "a number", "survival": "a survival time"}
+"""Kinds of target in words."""
 
 
-def has_classes(domain: Domain) -> bool:
-    """Whether the target is classes."""
-    return isinstance(domain.target, privboost.ClassTarget)
+def estimator_class(recipe: str, task: str) -> Any:
+    """Return the estimator of a recipe for a kind of target."""
+    known = RECIPES[recipe].estimators
+    if task not in known:
+        able = " or ".join(_TASKS[own] for own in known)
+        raise ValueError(f"--recipe {recipe} is for {able}; the target is {_TASKS[task]}")
+    return getattr(privboost, known[task])
 
 
 def read_parameters(settings: list[str] | None, estimator: Any) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class Domain(DeclaredState):
         Each a `NumericFeature`, `CategoricalFeature`, `OrdinalFeature`, `BooleanFeature`,
         `DateFeature` or `DurationFeature`, in the order in which models use them; a numpy array has
         its columns in this order.
-    target : ClassTarget or NumberTarget
+    target : ClassTarget, NumberTarget or SurvivalTarget
         The column to predict.
     unit : Unit, optional
         The protected unit; one row by default.
@@ -71,7 +71,7 @@ class Domain(DeclaredState):
 
     def __post_init__(self) -> None:
         unit = None if self.unit is None else self.unit.column
-        for fault in faults(self.feature_names, self.target.name, unit):
+        for fault in faults(self.feature_names, self.target.name, unit, self.target.event_column):
             raise DomainError(fault)
         if self.privacy is not None and self.privacy.public_rows:
             raise DomainError("privacy: a domain is learned with noise, at a price, or written")
@@ -271,7 +271,7 @@ class Domain(DeclaredState):
     def parts(self) -> Parts:
         """Return the domain as the complete parts of a JSON payload."""
         unit = () if self.unit is None else (self.unit.column,)
-        columns = (*self.feature_names, self.target.name, *unit)
+        columns = (*self.feature_names, *self.target.readers, *unit)
         return Parts(columns, self.features, self.target, self.unit)
 
     def to_dict(self) -> dict[str, Any]:

@@ -71,13 +71,17 @@ def read_parts(form: Mapping[str, Any]) -> Parts:
     if form.get("privacy") is not None:
         parts.privacy = parts.take(read_privacy, form["privacy"])
     target, unit = _string_at(form["target"], "name"), _string_at(form.get("unit"), "column")
+    event = _string_at(form["target"], "event")
     features = [name for name in form["features"] if isinstance(name, str)]
-    parts.wrong += faults(features, target, unit)
+    parts.wrong += faults(features, target, unit, event)
     roles = dict.fromkeys(features, "a feature") | {target: "the target", unit: "the unit"}
+    roles[event] = "the target's event"
     parts.wrong += [
         f"leave_out: {name!r} is {roles[name]} too" for name in left_out or () if name in roles
     ]
-    parts.columns = tuple(dict.fromkeys(n for n in (*features, target, unit) if n is not None))
+    parts.columns = tuple(
+        dict.fromkeys(n for n in (*features, target, event, unit) if n is not None)
+    )
     return parts
 
 

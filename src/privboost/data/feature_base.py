@@ -250,7 +250,9 @@ def check_labels(labels: Any, place: str, most: int, least: int = 1) -> tuple[La
     return tuple(labels)
 
 
-def faults(features: Sequence[str], target: str | None, unit: str | None) -> Iterator[str]:
+def faults(
+    features: Sequence[str], target: str | None, unit: str | None, event: str | None = None
+) -> Iterator[str]:
     """Yield what is wrong with the columns: no features, or a column with two roles."""
     if not features:
         yield "features: at least one feature is needed"
@@ -259,5 +261,7 @@ def faults(features: Sequence[str], target: str | None, unit: str | None) -> Ite
         yield f"features.{twice}: declared twice"
     if target is not None and target in features:
         yield f"target.name: {target!r} is a feature too"
-    if unit is not None and unit in (*features, target):
+    if event is not None and event in features:
+        yield f"target.event: {event!r} is a feature too"
+    if unit is not None and unit in (*features, target, event):
         yield f"unit.column: {unit!r} is a feature or the target too"

@@ -31,6 +31,7 @@ from privboost.data.sources import (
     check_columns_present,
     check_weight_column,
     open_table,
+    split_survival,
 )
 from privboost.data.table import Batch, Piece, Table
 from privboost.data.unit_names import read_unit_names, unit_kind
@@ -44,22 +45,34 @@ _APART = "\0 {} given apart"
 
 @dataclass(frozen=True)
 class Roles:
-    """Columns with other roles than features: labels, and sample weights."""
+    """Columns with other roles than features: labels, sample weights, and events of times."""
 
     target: str
     weight: str | None = None
+    event: str | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns, in order."""
+        return tuple(name for name in (self.target, self.weight, self.event) if name is not None)
 
 
 def open_source(domain: Domain, data: Any, labels: Any, weights: Any) -> tuple[Table, Roles]:
     """Open a table with labels and weights, each a vector or the name of a column.
 
     By default labels are the column that the domain names, which is also the only name that is
-    accepted for them.
+    accepted for them. Labels of survival times have two columns: see `split_survival`.
     """
     table, target = open_table(data, domain.feature_names), domain.target.name
     if isinstance(labels, str) and labels != target:
         raise SchemaError(f"y is the column {labels!r}, but the domain's target is {target!r}")
     given = {"y": target if labels is None else labels, "sample_weight": weights}
+    event = domain.target.event_column
+    if event is not None:
+        parts = labels is None or isinstance(labels, str)
+        given["y"], given["event"] = (
+            (target, event) if parts else split_survival(labels, target, event)
+        )
     apart = {k: own for k, own in given.items() if own is not None and not isinstance(own, str)}
     named = given | {name: _APART.format(name) for name in apart}
     own = [given[name] for name in given if name not in apart and given[name] is not None]
@@ -68,7 +81,7 @@ def open_source(domain: Domain, data: Any, labels: Any, weights: Any) -> tuple[T
     source = attach_columns(table, apart, named) if apart else table
     if weights is not None:
         check_weight_column(source, named["sample_weight"])
-    return source, Roles(named["y"], named["sample_weight"])
+    return source, Roles(named["y"], named["sample_weight"], named.get("event"))
 
 
 def check_fit(domain: Domain, table: Table, weights: str | None) -> None:
@@ -142,8 +155,7 @@ class RowLoader:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        names = [*self.encoder.domain.feature_names, self.roles.target]
-        names += [] if self.roles.weight is None else [self.roles.weight]
+        names = [*self.encoder.domain.feature_names, *self.roles.names]
         names += [] if self.unit is None else [self.unit.column]
         return tuple(dict.fromkeys(names))
 
@@ -152,7 +164,8 @@ class RowLoader:
 
     def join(self, codes: Codes, batch: Batch, first: int) -> Rows:
         """Return the rows of a batch whose features are coded."""
-        label, minus_label = self.encoder.domain.target.code(batch[self.roles.target])
+        event = None if self.roles.event is None else batch[self.roles.event]
+        label, minus_label = self.encoder.domain.target.code(batch[self.roles.target], event)
         weight = self._weigh(batch, label)
         at = self.first_id + first
         return Rows(codes, label, weight, minus_label, range(at, at + len(codes)), self.cohort)
@@ -180,7 +193,7 @@ class RowLoader:
         payload = {
             "domain": self.encoder.domain.to_dict(),
             "edges": list(self.encoder.edges),
-            "roles": [self.roles.target, self.roles.weight],
+            "roles": [self.roles.target, self.roles.weight, self.roles.event],
             "weight_bound": self.weight_bound,
             "unit": None if self.unit is None else self.unit.to_dict(),
             "first_id": self.first_id,

@@ -144,7 +144,8 @@ class Rows:
     codes : Codes
         The features.
     label : uint8 array
-        The class, 0 for any number, or `losses.base.UNKNOWN_LABEL`.
+        The class; of a survival time 1 where its event was observed; 0 for any other number; or
+        `losses.base.UNKNOWN_LABEL`.
     weight : uint16 array, optional
         The sample weight in steps of its public bound.
     minus_label : int32 array, optional

@@ -210,7 +210,7 @@ def compare(parts: Parts, table: Table) -> Comparison:
     batch = table.no_rows(there) if there else {}
     readers: list[tuple[str, Callable[[Column], Any]]] = [(f.name, f.read) for f in parts.features]
     if parts.target is not None:
-        readers.append((parts.target.name, parts.target.code))
+        readers += parts.target.readers.items()
     if parts.unit is not None:
         unit = parts.unit.column
         readers.append((unit, lambda column: read_unit_names(column, unit)))

@@ -39,7 +39,7 @@ from privboost.data.table import (
     raise_remote_rows,
     slice_vector,
 )
-from privboost.data.values import holds_text, read_numbers
+from privboost.data.values import column_kind, holds_text, read_numbers
 
 
 def open_table(data: Any, names: Sequence[str], every_line: bool = False) -> Table:
@@ -111,6 +111,40 @@ def open_vector(data: Any, name: str) -> Vector:
     if array.ndim != 1:
         raise SchemaError(f"{name} must have one dimension")
     return array
+
+
+def split_survival(labels: Any, time: str, event: str) -> tuple[Any, Any]:
+    """Return the columns of times and of events, of labels that are given apart from a table.
+
+    Labels are a structured array, as scikit-survival has them, or a frame of two columns. Columns
+    with the domain's names are taken by name, and others by their type: events are boolean, and
+    times are numbers. Only the schema can raise.
+    """
+    if isinstance(labels, np.ndarray) and labels.dtype.names is not None:
+        columns = {str(name): labels[name] for name in labels.dtype.names}
+    else:
+        frame = nw.from_native(labels, eager_only=True, pass_through=True)
+        if not isinstance(frame, nw.DataFrame):
+            raise SchemaError(_SURVIVAL_LABELS)
+        columns = {str(name): frame.get_column(name).to_native() for name in frame.columns}
+    if len(columns) != 2:
+        raise SchemaError(_SURVIVAL_LABELS)
+    if set(columns) == {time, event}:
+        return columns[time], columns[event]
+    kinds = {
+        name: column_kind(slice_vector(open_vector(own, "y"), 0, 0), name)
+        for name, own in columns.items()
+    }
+    names = {kind: name for name, kind in kinds.items()}
+    if set(names) != {"bool", "number"}:
+        raise SchemaError(_SURVIVAL_LABELS)
+    return columns[names["number"]], columns[names["bool"]]
+
+
+_SURVIVAL_LABELS = (
+    "y of a survival model must be a structured array, or a frame, of two columns: whether the "
+    "event was observed (booleans), and the time (numbers); leave it out if X has both columns"
+)
 
 
 def is_column_vector(data: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Kinds of targets: classes and numbers.
+"""Kinds of targets: classes, numbers and times until an event.
 
 A target owns what depends on its kind: how labels are coded, what scores mean, how it is described
 and written as JSON.
@@ -7,8 +7,9 @@ and written as JSON.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -45,7 +46,8 @@ class CodedLabels(NamedTuple):
     Attributes
     ----------
     label : uint8 array
-        The class (0 for any number), or `losses.base.UNKNOWN_LABEL`.
+        The class, or of a time whether its event was observed (0 for any other number), or
+        `losses.base.UNKNOWN_LABEL`.
     minus_label : int32 array or None
         Minus the number, in `grid.LABEL_STEPS` of half the width of its bounds, on the scale on
         which errors count; None for classes.
@@ -61,7 +63,7 @@ class BaseTarget(DeclaredState, ABC):
     Attributes
     ----------
     task : str
-        "classes" or "number".
+        "classes", "number" or "survival".
     name : str
         The column.
     reason : str
@@ -82,8 +84,8 @@ class BaseTarget(DeclaredState, ABC):
         """Describe which labels count, as privacy reports repeat it."""
 
     @abstractmethod
-    def code(self, column: Column) -> CodedLabels:
-        """Code labels."""
+    def code(self, column: Column, event: Column | None = None) -> CodedLabels:
+        """Code labels; those of survival times need the column of events as well."""
 
     @abstractmethod
     def count_outside(self, column: Column) -> dict[str, int]:
@@ -99,6 +101,16 @@ class BaseTarget(DeclaredState, ABC):
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON payload."""
+
+    @property
+    def event_column(self) -> str | None:
+        """The column that tells whether a time's event was observed; None of other targets."""
+        return None
+
+    @property
+    def readers(self) -> dict[str, Callable[[Column], Any]]:
+        """The columns of the target, each with a function that refuses a type that does not fit."""
+        return {self.name: self.code}
 
     @property
     def n_classes(self) -> int:
@@ -150,7 +162,7 @@ class ClassTarget(BaseTarget):
         few = listed(self.classes[:20]) + (" …" if len(self.classes) > 20 else "")
         return f"the classes {few}; rows of others do not count"
 
-    def code(self, column: Column) -> CodedLabels:
+    def code(self, column: Column, event: Column | None = None) -> CodedLabels:
         found = code_labels(column, self.ordered, self.name, sparse=False)
         return CodedLabels(np.where(found < 0, UNKNOWN_LABEL, found).astype(np.uint8), None)
 
@@ -230,7 +242,7 @@ class NumberTarget(BaseTarget):
         """Return the derivative of numbers by their positions on that scale."""
         return slope_of_scale(values, self.bounds, self.scale)
 
-    def code(self, column: Column) -> CodedLabels:
+    def code(self, column: Column, event: Column | None = None) -> CodedLabels:
         values = np.asarray(read_numbers(column, self.name), dtype=np.float64)
         unknown = np.isnan(values)
         middle, half = self.middle_and_half()
@@ -256,7 +268,85 @@ class NumberTarget(BaseTarget):
         return payload | scale | common_keys(self)
 
 
+@dataclass(frozen=True)
+class SurvivalTarget(NumberTarget):
+    """A time until an event, which was observed or not: the row was censored at that time.
+
+    Times are clipped to public bounds above 0, and their logarithms are modelled. A row without a
+    time, or of which it is unknown whether the event was observed, contributes nothing.
+
+    Parameters
+    ----------
+    name : str
+        The column of times.
+    bounds : (float, float)
+        Lower and upper bound of times, above 0, from public knowledge.
+    reason : str
+        Where the fact comes from.
+    scale : {"log"}
+        The scale of times.
+    event : str
+        The column that tells whether the event was observed at that time: true or false, or 1 or 0.
+    """
+
+    task: ClassVar[str] = "survival"
+    scale: str = "log"
+    event: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_text(self.event, "target.event")
+        if self.event == self.name:
+            raise DomainError(f"target.event: {self.event!r} is the time; name another column")
+        if self.scale != "log":
+            raise DomainError("target.scale: that of times until an event is always log")
+        if not self.bounds[0] > 0:
+            raise DomainError(
+                "target.bounds: times until an event need a lower bound above 0, such as one day; "
+                "shorter ones count as it"
+            )
+
+    @property
+    def range(self) -> str:
+        return f"{format_range(self.bounds)}, until {self.event}"
+
+    def describe(self) -> str:
+        low, high = self.bounds
+        return (
+            f"times from {low:g} to {high:g} until {self.event!r}, or until rows were censored; "
+            "others count as the nearer of the two"
+        )
+
+    @property
+    def event_column(self) -> str:
+        return self.event
+
+    @property
+    def readers(self) -> dict[str, Callable[[Column], Any]]:
+        return {name: partial(read_numbers, name=name) for name in (self.name, self.event)}
+
+    def read(self, column: Column, event: Column) -> tuple[np.ndarray, np.ndarray]:
+        """Return times within the bounds, NaN where they or events are unknown; and events."""
+        values = np.asarray(read_numbers(column, self.name), dtype=np.float64)
+        happened = read_numbers(event, self.event)
+        known = ((happened == 0) | (happened == 1)) & ~np.isnan(values)
+        with np.errstate(all="ignore"):  # no value may warn
+            times = np.where(known, np.clip(values, *self.bounds), np.nan)
+        return times, happened == 1
+
+    def code(self, column: Column, event: Column | None = None) -> CodedLabels:
+        assert event is not None
+        times, happened = self.read(column, event)
+        label, minus_label = super().code(times)
+        return CodedLabels(np.where(label == 0, happened, label).astype(np.uint8), minus_label)
+
+    def to_dict(self) -> dict[str, Any]:
+        payload = {"name": self.name, "bounds": list(self.bounds), "event": self.event}
+        return payload | common_keys(self)
+
+
 Target = ClassTarget | NumberTarget
+"""Any target; a `SurvivalTarget` is a number."""
 
 
 def has_log_bounds(target: Target) -> bool:
@@ -269,7 +359,8 @@ def has_log_bounds(target: Target) -> bool:
 
 def read_target(payload: Any) -> Target:
     """Read the JSON payload of a target; errors name the place."""
-    payload = check_mapping(payload, "target", {"name"}, {"classes", "bounds", "scale", "reason"})
+    optional = {"classes", "bounds", "scale", "event", "reason"}
+    payload = check_mapping(payload, "target", {"name"}, optional)
     name = check_text(payload["name"], "target.name")
     payload = _without_placeholder(payload)
     if ("classes" in payload) == ("bounds" in payload):
@@ -277,6 +368,11 @@ def read_target(payload: Any) -> Target:
             'target: give "classes" (to classify) or "bounds" (a number), one of them'
         )
     reason = read_reason(payload, "target")
+    if "event" in payload:
+        if "bounds" not in payload:
+            raise DomainError("target.event: classes have none; give the bounds of times")
+        scale = payload.get("scale", "log")
+        return SurvivalTarget(name, payload["bounds"], reason, scale, payload["event"])
     if "bounds" in payload:
         return NumberTarget(name, payload["bounds"], reason, payload.get("scale", "linear"))
     if "scale" in payload:

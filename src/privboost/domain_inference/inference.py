@@ -205,10 +205,12 @@ def plan_inference(
         check_header(table.columns, target)
     if known_target is None:
         check_columns_present(table, [target])  # first, so that the error names this column
-    for name in [*known, *declared, *part.leave_out, *([unit.column] if unit else [])]:
+    event = None if known_target is None else known_target.event_column
+    apart = [name for name in (event, unit.column if unit else None) if name is not None]
+    for name in [*known, *declared, *part.leave_out, *apart]:
         if name not in table.columns:
             raise SchemaError(f"the table has no column {name!r}, which was given")
-    skip = {target, weights, *part.leave_out} | ({unit.column} if unit else set())
+    skip = {target, weights, *part.leave_out, *apart}
     skip |= {name for name in table.columns if _INDEX.fullmatch(name) and name not in known}
     features = tuple(name for name in table.columns if name not in skip)
     if not features:
@@ -216,7 +218,7 @@ def plan_inference(
     for name in (*features, target):
         check_text(name, "a column's name")
     unknown = [name for name in features if name not in known]
-    judged = {*features, target} | ({unit.column} if unit else set())
+    judged = {*features, target, *apart}
     batch = table.no_rows([name for name in table.columns if name in judged])
     kinds = {
         name: column_kind(batch[name], name) for name in unknown if name not in declared

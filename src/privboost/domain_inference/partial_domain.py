@@ -208,8 +208,9 @@ def check_columns(
         _READERS[kind](batch[name], name)
     for feature in known.values():
         feature.read(batch[feature.name])
-    if target is not None and target.name in batch:
-        target.code(batch[target.name])
+    for name, read in ({} if target is None else target.readers).items():
+        if name in batch:
+            read(batch[name])
     if unit is not None:
         read_unit_names(batch[unit.column], unit.column)
 

@@ -30,7 +30,7 @@ from privboost.data.encoding import Encoder
 from privboost.data.features import NumericFeature
 from privboost.data.sources import count_rows
 from privboost.data.table import RemoteTable
-from privboost.data.targets import ClassTarget, NumberTarget
+from privboost.data.targets import ClassTarget, NumberTarget, SurvivalTarget
 from privboost.domain_inference.partial_domain import (
     check_classes,
     check_same_classes,
@@ -74,6 +74,7 @@ _ANY_FEATURE = (NumericFeature("x", (0, 1)),)
 _ANY_DOMAIN = {
     "classes": Domain(_ANY_FEATURE, ClassTarget("y", (0, 1))),
     "number": Domain(_ANY_FEATURE, NumberTarget("y", (0, 1))),
+    "survival": Domain(_ANY_FEATURE, SurvivalTarget("y", (1, 2), event="event")),
 }
 """Stand-ins for a domain that is not learned yet: parameters are checked with them."""
 
@@ -85,7 +86,7 @@ class PrivateEstimator(BaseEstimator, ABC):
     """
 
     _task: str
-    """Kind of target: "classes" or "number"."""
+    """Kind of target: "classes", "number" or "survival"."""
 
     def __new__(cls, *by_place: Any, **by_name: Any) -> Self:
         """Refuse arguments that the constructor does not have."""
@@ -492,6 +493,77 @@ class PrivateClassifier(PublicScoreMixin, ClassifierMixin, PrivateEstimator):
             check_same_classes(classes, domain.target)
 
 
+class PrivateSurvival(PrivateEstimator):
+    """Base class of survival models: they predict the time until an event."""
+
+    _task = "survival"
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Predict the median time of each row, which may lie beyond the bounds. Costs no privacy.
+
+        With `return_std`, also their standard errors due to the noise of training, where the
+        recipe has them: see `Model.predict`.
+        """
+        return self._fitted().predict(X, return_std, self.n_jobs)
+
+    def predict_survival_function(self, X: Any, times: Any) -> np.ndarray:
+        """Predict the probability that the event comes after each time. Costs no privacy.
+
+        See `Model.predict_survival_function`.
+
+        Parameters
+        ----------
+        X : data frame, array, or path of a file
+            The rows.
+        times : sequence of float
+            The times, 0 or more.
+
+        Returns
+        -------
+        float64 array of shape (rows, times)
+        """
+        return self._fitted().predict_survival_function(X, times, self.n_jobs)
+
+    def score(self, X: Any, y: Any = None, *, public_rows: bool | None = None) -> float:
+        """Return Harrell's concordance, exactly, on rows that must be public.
+
+        Parameters
+        ----------
+        X, y
+            As `fit` takes them.
+        public_rows : bool, optional
+            Declares that every row is public. By default the estimator's own `public_rows`.
+
+        Privacy
+        -------
+        None: an exact score depends on every row, at any ε, and so does any choice made by it. Use
+        public or synthetic rows; for private ones `privboost.evaluate` has a stated price.
+
+        Warns
+        -----
+        PrivacyWarning
+            Unless the rows were declared public.
+        """
+        declared = self.public_rows if public_rows is None else public_rows
+        warn_of_score(declared, self.random_state is not None)
+        return self._fitted().concordance(X, y)
+
+    def _run_settings(self) -> RunSettings:
+        if self.domain is None:
+            raise ValueError(
+                "domain: a survival model needs one, whose target has the bounds of times and the "
+                'column of events: {"name": "time", "bounds": [1, 3650], "event": "died"}'
+            )
+        return super()._run_settings()
+
+    def _check_target(self, domain: Domain) -> None:
+        if not isinstance(domain.target, SurvivalTarget):
+            raise DomainError(
+                'target: a survival model needs bounds of times above 0, and "event": the column '
+                "that tells whether the event was observed"
+            )
+
+
 class LogisticClassifier(PrivateClassifier):
     """Base class of classifiers whose scores are log-odds."""
 
@@ -523,6 +595,11 @@ class PrivateRegressor(PublicScoreMixin, RegressorMixin, PrivateEstimator):
         return self._fitted().predict(X, return_std, self.n_jobs)
 
     def _check_target(self, domain: Domain) -> None:
+        if isinstance(domain.target, SurvivalTarget):
+            raise DomainError(
+                "target: it is a time until an event; PrivBoostSurvival predicts it, and a "
+                'regressor needs a target without "event"'
+            )
         if not isinstance(domain.target, NumberTarget):
             raise DomainError(
                 'target: a regressor needs "bounds"; this target has classes '

@@ -226,6 +226,14 @@ _ANSWERS = (
         ", their public bound; weights themselves go to fit",
         "rows have no weights here",
     ),
+    _Answer("aft_loss_distribution_scale", ("scale",), "", "there are no survival times here"),
+    _Answer(
+        "conformal_fraction",
+        (),
+        "",
+        "no units are put aside for intervals: classifiers and regressors of PrivBoost alone have "
+        "conformal ones, and survival models predict_survival_function",
+    ),
     _Answer("importance_type", (), "", "feature_importances_ has one kind, from released values"),
 )
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from privboost.data.encoding import Encoder
-from privboost.estimators.base import LogisticClassifier, PrivateRegressor
+from privboost.estimators.base import LogisticClassifier, PrivateRegressor, PrivateSurvival
 from privboost.estimators.mixins import MonotoneEstimator
 from privboost.estimators.parameters import (
     ClassWeightArguments,
@@ -146,3 +146,35 @@ class PrivBoostRegressor(PrivBoostEstimator, PrivateRegressor):
         """
         ends: np.ndarray = self._fitted().predict_interval(X, coverage, self.n_jobs)
         return ends
+
+
+@documented
+class PrivBoostSurvival(PrivBoostEstimator, PrivateSurvival):
+    """A differentially private boosted survival model, of right-censored times until an event.
+
+    An accelerated failure time model: the logarithm of a time is a sum of effects, plus logistic
+    noise, so that effects are factors of times, and predictions median times. The domain's target
+    names the column of times, with positive public bounds, and that of events: {"name": "time",
+    "bounds": [1, 3650], "event": "died"}. `fit(X, y)` takes `y` as scikit-survival has it, a
+    structured array of events and times, or a frame of both; it is left out where `X` has both
+    columns. Clips are in units of log times.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from privboost import PrivBoostSurvival
+    >>> domain = {"version": 1,
+    ...           "features": {"x": {"kind": "numeric", "bounds": [0, 1]}},
+    ...           "target": {"name": "time", "bounds": [0.1, 10], "event": "failed"}}
+    >>> rng = np.random.default_rng(0)
+    >>> x, ends = rng.uniform(0, 1, 10_000), rng.uniform(1, 10, 10_000)
+    >>> fails = np.exp(2 * x) * rng.exponential(1.0, 10_000)
+    >>> y = np.empty(10_000, dtype=[("failed", bool), ("time", float)])
+    >>> y["failed"], y["time"] = fails <= ends, np.minimum(fails, ends)
+    >>> model = PrivBoostSurvival(epsilon=3.0, delta=1e-6, domain=domain).fit(x[:, None], y)
+    >>> early, late = model.predict([[0.1], [0.9]])
+    >>> bool(2 < late / early < 10)
+    True
+    >>> model.predict_survival_function([[0.5]], [1.0, 5.0]).shape
+    (1, 2)
+    """

@@ -131,7 +131,14 @@ def recommend(
     rows = None if rows is None else check_count("rows", rows)
     given, target, unit = _read_domain(domain)
     names = {name: recipe.estimators.get(target.task, "") for name, recipe in RECIPES.items()}
-    if streams:
+    if target.task == "survival":
+        if streams:
+            raise ValueError("streams: no recipe takes those of survival times")
+        recipe, reasons, others = "privboost", ["survival times: it alone predicts them"], {}
+        if readable and budget.delta:
+            given["interactions"] = False
+            reasons.append("readable: one effect for each feature, with errors, and nothing else")
+    elif streams:
         if budget.delta == 0:
             raise ValueError("streams: no recipe takes them under pure ε; give a delta above 0")
         recipe = "sbdt"

@@ -65,7 +65,7 @@ class ClassOutcomes(Outcomes):
         return (hits, n_cells) if model.has_probabilities else (hits,)
 
     def code(
-        self, model: Model, codes: Codes, column: Column
+        self, model: Model, codes: Codes, column: Column, event: Column | None = None
     ) -> tuple[np.ndarray, list[np.ndarray]]:
         label = model.domain.target.code(column).label
         known = label != UNKNOWN_LABEL

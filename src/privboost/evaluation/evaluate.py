@@ -49,6 +49,7 @@ def evaluate(
     deviance: str | None = None,
     power: float | None = None,
     quantile: float | None = None,
+    horizon: float | None = None,
     sample_weight: Any = None,
     public_rows: bool = False,
     random_state: int | None = None,
@@ -101,6 +102,9 @@ def evaluate(
         For a number: the level of the quantile that predictions stand for. Also measure the mean
         pinball loss, and the share of labels that are at most the prediction. Both are nearly free.
         By default that of a model with loss="quantile", and .5 with loss="absolute".
+    horizon : float, optional
+        For survival times: the time at which predicted survival is compared with the observed one.
+        By default about the median time of the events that the model expects within the bounds.
     sample_weight : None
         Not supported: rows count alike.
     public_rows : bool
@@ -168,7 +172,17 @@ def evaluate(
         limit, gaussian = within_account(limit, account), account.takes_gaussian_only
     table, groups = open_table(X, backend), open_groups(by, own)
     plan = plan_evaluation(
-        own, groups, limit, score_cells, curves, clip, deviance, power, quantile, gaussian
+        own,
+        groups,
+        limit,
+        score_cells,
+        curves,
+        clip,
+        deviance,
+        power,
+        quantile,
+        gaussian,
+        horizon=horizon,
     )
     run_settings = RunSettings(
         plan.budget,
@@ -207,7 +221,8 @@ class EvaluationPreparation(Preparation):
             check_columns_present(source, plan.groups.domain.feature_names)
         rule = UnitRule.of(domain.unit, self.keys.child("units"))
         model = fresh_copy(plan.model)  # the caller's own never sees a private row
-        return OutcomeLoader(model, plan.outcomes, plan.groups, roles.target, rule), source
+        columns = roles.target, rule, roles.event
+        return OutcomeLoader(model, plan.outcomes, plan.groups, *columns), source
 
     def alone(self) -> str:
         """Return the assumption about other releases of the same rows."""

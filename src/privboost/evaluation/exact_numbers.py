@@ -106,7 +106,7 @@ class ExactNumberOutcomes(Outcomes):
         return (*found, _grid(model).n_cells) if self.curves else found
 
     def code(
-        self, model: Model, codes: Codes, column: Column
+        self, model: Model, codes: Codes, column: Column, event: Column | None = None
     ) -> tuple[np.ndarray, list[np.ndarray]]:
         values, labels = read_labels(model, column)
         predictions = predictions_of(model, codes)

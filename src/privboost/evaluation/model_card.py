@@ -152,7 +152,7 @@ def _read(model: Any) -> tuple[Model, str]:
 def model_section(model: Model, name: str) -> Section:
     """Return recipe, target and kind of the model."""
     target = model.domain.target
-    task = "classes" if isinstance(target, ClassTarget) else "a number"
+    task = {"classes": "classes", "number": "a number", "survival": "survival times"}[target.task]
     facts = [
         ("Name", name or "none"),
         ("Recipe", model.privacy.what or "not in this file"),
@@ -249,6 +249,8 @@ def domain_section(domain: Domain, report: PrivacyReport) -> Section:
     rows += [
         (each.name, _public_facts(each), each.reason or "no reason") for each in domain.features
     ]
+    if target.event_column is not None:
+        rows.append((f"{target.event_column} (event)", "false, true", target.reason or "no reason"))
     facts = [("Protected unit", report.protects)]
     if domain.privacy is not None:
         facts.append(("Private domain inference", domain.privacy.guarantee))

@@ -190,7 +190,7 @@ class NumberOutcomes(Outcomes):
         return tuple(found)
 
     def code(
-        self, model: Model, codes: Codes, column: Column
+        self, model: Model, codes: Codes, column: Column, event: Column | None = None
     ) -> tuple[np.ndarray, list[np.ndarray]]:
         values, labels = read_labels(model, column)
         predictions = predictions_of(model, codes)

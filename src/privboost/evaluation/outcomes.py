@@ -52,9 +52,12 @@ class Outcomes(ABC):
 
     @abstractmethod
     def code(
-        self, model: Model, codes: Codes, column: Column
+        self, model: Model, codes: Codes, column: Column, event: Column | None = None
     ) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Return the label of each row (`UNKNOWN_LABEL` where it is), and its columns."""
+        """Return the label of each row (`UNKNOWN_LABEL` where it is), and its columns.
+
+        Outcomes of survival times need the column of events as well as that of times.
+        """
 
     @abstractmethod
     def maps(self, model: Model, groups: list[CellMap]) -> tuple[CellMap, ...]:
@@ -213,7 +216,8 @@ class OutcomeLoader:
     """Codes rows as outcomes of a model; of the features only those of groups are kept.
 
     The first columns of codes are the outcomes, those after them the features of groups. `target`
-    is the column of labels, `unit` the rule that bounds the rows of one unit.
+    is the column of labels, `unit` the rule that bounds the rows of one unit, and `event` the
+    column of events of survival times.
     """
 
     magic: ClassVar[bytes] = b"PVBEVAL1"
@@ -224,11 +228,13 @@ class OutcomeLoader:
     groups: Encoder | None
     target: str
     unit: UnitRule | None
+    event: str | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns that are read."""
         names = [*self.model.domain.feature_names, self.target]
+        names += [] if self.event is None else [self.event]
         names += [] if self.groups is None else self.groups.domain.feature_names
         names += [] if self.unit is None else [self.unit.column]
         return tuple(dict.fromkeys(names))
@@ -242,7 +248,8 @@ class OutcomeLoader:
     def read(self, batch: Batch, first: int) -> Rows:
         """Code some rows; they have no ids, since they are not sampled."""
         coded = self.model.encoder.code(batch)
-        label, columns = self.outcomes.code(self.model, coded, batch[self.target])
+        event = None if self.event is None else batch[self.event]
+        label, columns = self.outcomes.code(self.model, coded, batch[self.target], event)
         if self.groups is not None:
             groups = self.groups.code(batch)
             columns += [groups.column(k) for k in range(len(self.groups.domain.features))]
@@ -265,6 +272,7 @@ class OutcomeLoader:
             "edges": [] if self.groups is None else list(self.groups.edges),
             "target": self.target,
             "unit": None if self.unit is None else self.unit.to_dict(),
+            "event": self.event,
         }
         return codec.dump(parts, self.magic)
 
@@ -279,4 +287,5 @@ class OutcomeLoader:
             None if groups is None else Encoder(Domain.from_dict(groups), tuple(parts["edges"])),
             parts["target"],
             None if parts["unit"] is None else UnitRule(**parts["unit"]),
+            parts["event"],
         )

@@ -13,7 +13,7 @@ from privboost._core.checks import check_count, check_flag, check_number
 from privboost.accounting.events import Planned
 from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease
 from privboost.data.encoding import Encoder
-from privboost.data.targets import ClassTarget
+from privboost.data.targets import ClassTarget, SurvivalTarget
 from privboost.evaluation.classes import (
     ClassOutcomes,
     cells_of_scores,
@@ -31,6 +31,7 @@ from privboost.evaluation.outcomes import (
     Releases,
     deviations,
 )
+from privboost.evaluation.survival import SurvivalOutcomes, survival_releases
 from privboost.models.model import Model, model_bytes
 from privboost.recipes.common.plan import Budget, PlanBasis, PlannedReleases, PublicRows
 
@@ -54,6 +55,8 @@ def plan_score(
     target = encoder.domain.target
     if isinstance(target, ClassTarget):
         releases = class_releases(basis, _SCORE_COLUMNS)
+    elif isinstance(target, SurvivalTarget):
+        releases = survival_releases(basis, 1)
     else:
         wanted = Wanted(target.bounds[0], deviance=power, quantile=quantile)
         releases = number_releases(basis, 1, wanted)
@@ -72,6 +75,7 @@ def plan_evaluation(
     quantile: Any = None,
     gaussian: bool = False,
     only_score: bool = False,
+    horizon: Any = None,
 ) -> EvaluationPlan:
     """Plan the releases of an evaluation, and calibrate their noise; see `evaluate`.
 
@@ -83,9 +87,22 @@ def plan_evaluation(
         domain = replace(domain, unit=None)
     basis = _basis(Encoder(domain, model.encoder.edges), budget)
     parts = _n_parts(groups)
-    n_cells, own, width, more = None, False, None, {}
+    n_cells, own, width = None, False, None
+    more: dict[str, Any] = {}
     outcomes: Outcomes
-    if isinstance(domain.target, ClassTarget):
+    if not isinstance(domain.target, SurvivalTarget):
+        _refuse("horizon", horizon, "it is for survival times")
+    else:
+        for name, value in (("score_cells", score_cells), ("curves", curves), ("clip", clip)):
+            _refuse(name, value, "the target is a survival time")
+        for name, value in (("deviance", deviance), ("power", power), ("quantile", quantile)):
+            _refuse(name, value, "it is for a number, and the target is a survival time")
+    if isinstance(domain.target, SurvivalTarget):
+        touched = parts
+        made, _ = _quietest(basis, survival_releases(basis, touched), gaussian)
+        found_times = SurvivalOutcomes.of(model, horizon)
+        outcomes, more = found_times, {"horizon": found_times.time_at(model)}
+    elif isinstance(domain.target, ClassTarget):
         _refuse("clip", clip, "classes have no residuals")
         for name, value in (("deviance", deviance), ("power", power), ("quantile", quantile)):
             _refuse(name, value, "it is for a number, and the target is a class")

@@ -240,7 +240,9 @@ class Measures:
         By name: "rows"; of classes "accuracy", "auc", "log_loss", "brier", "calibration_error",
         "prevalence" (beyond two classes "share of …" and "auc of …" for each); of a number "rmse",
         "mae", "bias", "r2", of labels that are never negative "mean_ratio" and "gini", and those
-        that were asked for: "deviance", "pinball", "share_below".
+        that were asked for: "deviance", "pinball", "share_below"; of survival times "events",
+        "concordance", and at the horizon "survival", "predicted_survival", "calibration_error" and
+        "censored_before".
     reliability : tuple of Bin
         Reliability table, where there are probabilities.
     calibration : tuple of CalibrationBin
@@ -365,7 +367,8 @@ class Evaluation:
         """
         if self.measures.known:
             return ()
-        return (no_rows("rmse" not in self.measures.values, self.privacy.public_rows),)
+        classes = not {"rmse", "concordance"} & set(self.measures.values)
+        return (no_rows(classes, self.privacy.public_rows),)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON document."""

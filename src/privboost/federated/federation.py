@@ -249,7 +249,7 @@ class FederatedPreparation(Preparation):
     def rows(self, plan: Plan) -> tuple[Any, Table]:
         """Return the loader, and the rows of a new session with the parties."""
         domain, given = plan.encoder.domain, self.given
-        roles = Roles(domain.target.name, given.sample_weight)
+        roles = Roles(domain.target.name, given.sample_weight, domain.target.event_column)
         federation, seed = self._federation, self.run_settings.random_state
         agreement = Agreement(
             version=__version__,

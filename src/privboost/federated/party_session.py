@@ -83,7 +83,7 @@ class PartySession:
         self.joint = joint
         self._catalogue = Catalogue(plan.releases)
         self._checker = CommandChecker(
-            plan.encoder.layout, plan.task.n_outputs, plan.task.target == "number"
+            plan.encoder.layout, plan.task.n_outputs, plan.task.target != "classes"
         )
         self._group = ExitStack()
         self._stages = {

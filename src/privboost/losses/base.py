@@ -100,7 +100,7 @@ class Loss(ABC):
 
     Attributes
     ----------
-    target : {"classes", "number"}
+    target : {"classes", "number", "survival"}
         Kind of target.
     name : str
         Name in parameters and reports, unique for each target.

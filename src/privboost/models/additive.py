@@ -26,6 +26,7 @@ from privboost.models.checks import (
     need_scores,
     read_mean,
     read_row_count,
+    read_time_scale,
     within_grid,
 )
 from privboost.models.parts import JointTable, ScoreParts
@@ -42,6 +43,9 @@ from privboost.models.scores import (
     make_read_only,
     table_of,
 )
+
+_OPTIONAL = ("rows", "missing", "mean", "time_scale")
+"""Parts of a file that may be absent."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +81,7 @@ class AdditiveScores(Scores):
     rows: np.ndarray | None = None
     missing: np.ndarray | None = None
     mean: np.ndarray | None = None
+    time_scale: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         make_read_only(self)
@@ -211,6 +216,7 @@ class AdditiveScores(Scores):
         kept = {} if self.rows is None else {"rows": self.rows}
         kept |= {} if self.missing is None else {"missing": self.missing}
         kept |= {} if self.mean is None else {"mean": self.mean}
+        kept |= {} if self.time_scale is None else {"time_scale": self.time_scale}
         return kept | {
             "start": self.start,
             "values": list(self.values),
@@ -223,14 +229,15 @@ class AdditiveScores(Scores):
     def from_payload(cls, payload: Any, layout: Layout, n_outputs: int) -> Self:
         place = "scores.values"
         required = {"start", "values", "mass", "noise", "together"}
-        payload = need_keys(payload, "scores", required, {"rows", "missing", "mean"})
+        payload = need_keys(payload, "scores", required, _OPTIONAL)
         start = need_array(payload["start"], "scores.start", np.int32, (n_outputs,))
         count, n_codes = len(layout.n_codes), layout.n_codes
         values = need_list(payload["values"], place)
         need(len(values) == count, place, "an array for each feature is needed")
         for own, codes in zip(values, n_codes, strict=True):
             need_array(own, place, np.int32, (n_outputs, codes))
-        plain = cls(start, tuple(values))
+        scale = read_time_scale(payload)
+        plain = cls(start, tuple(values), time_scale=scale)
         need_scores(plain.largest, place)
         if payload["mass"] is None:
             return plain
@@ -245,7 +252,7 @@ class AdditiveScores(Scores):
             need_finite(missing, "scores.missing", (count, 3))
             need_finite(missing[:, 2], "scores.missing", (count,), least=0)
         rows, mean = read_row_count(payload), read_mean(payload)
-        parts = (tuple(mass), tuple(noise), together, rows, missing, mean)
+        parts = (tuple(mass), tuple(noise), together, rows, missing, mean, scale)
         return cls(start, tuple(values), *parts)
 
 

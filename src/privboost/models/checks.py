@@ -24,6 +24,8 @@ from privboost.losses.base import KINDS_OF_ROWS, LossTable
 from privboost.reports.report import PrivacyReport
 from privboost.trees.tree import Tree
 
+_LEAST_TIME_SCALE = 1e-6
+_RANGE = "a scale from 1e-6 to 1e6 is needed"
 _MOST_SIZE = 2.0**200
 """A size that no sum, mean or noise on the grid reaches; its square is finite."""
 _SCORE = np.iinfo(np.int32)
@@ -150,6 +152,15 @@ def read_mean(payload: dict[str, Any]) -> np.ndarray | None:
     mean = need_finite(payload["mean"], "scores.mean", (5,))
     need_finite(mean[1:2], "scores.mean", (1,), least=0)
     return mean
+
+
+def read_time_scale(payload: dict[str, Any]) -> np.ndarray | None:
+    """Return the scale of log times around scores; None where the target is no survival time."""
+    if "time_scale" not in payload:
+        return None
+    scale = need_finite(payload["time_scale"], "scores.time_scale", (1,))
+    need(bool(_LEAST_TIME_SCALE <= scale[0] <= 1 / _LEAST_TIME_SCALE), "scores.time_scale", _RANGE)
+    return scale
 
 
 def need_scores(most: Any, place: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MethodType
 from typing import Any, NoReturn, Self
@@ -22,15 +22,16 @@ from privboost._core import codec
 from privboost._core.checks import check_share
 from privboost._core.errors import DomainError, ModelFileError
 from privboost._core.files import UNREADABLE, FileKind, write_file
-from privboost._core.grid import FULL_RANGE, SCORE_STEPS
+from privboost._core.grid import BLOCK_ROWS, FULL_RANGE, SCORE_STEPS
 from privboost._core.pickling import DeclaredState
 from privboost._core.warnings import warn_of_exact_score
 from privboost.data.domain import Domain
 from privboost.data.encoding import Encoder
 from privboost.data.features import NumericFeature
+from privboost.data.loading import open_source
 from privboost.data.rows import Codes
 from privboost.data.scales import from_scale
-from privboost.data.targets import ClassTarget, NumberTarget, Target, has_log_bounds
+from privboost.data.targets import ClassTarget, NumberTarget, SurvivalTarget, Target, has_log_bounds
 from privboost.distributed.frames import accepts_remote_frames, is_remote
 from privboost.explanations.explanation import Explanation, LocalExplanation
 from privboost.explanations.terms import Finding
@@ -50,12 +51,16 @@ from privboost.models.interactions import InteractionScores
 from privboost.models.intervals import Nonconformity
 from privboost.models.linear import LinearScores
 from privboost.models.scores import NO_ERRORS, Scores
+from privboost.models.survival import check_times, concordance
 from privboost.models.trees import MarginScores, TreeScores
 from privboost.models.votes import CalibratedVotes, VoteScores
 from privboost.reports.report import PrivacyReport
 
 IDENTITY, LOG, SOFTMAX = "identity", "log", "softmax"
 """Links of scores: with the last, those of several classes are logarithms of probabilities."""
+
+_FAR_BEYOND = 20.0
+"""Farthest logarithm of a predicted time beyond the bounds of times: medians may lie there."""
 
 _DEEP = 60.0
 """Least logarithm of a prediction whose lower bound is 0, below that of the upper bound."""
@@ -170,7 +175,10 @@ class Model(DeclaredState):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The bounds of predictions of a number: those of the released clipping range, if any."""
+        """The bounds of predictions of a number: those of the released clipping range, if any.
+
+        Predicted survival times may lie beyond: most rows may still live where all are censored.
+        """
         if isinstance(self.domain.target, ClassTarget):
             raise AttributeError("bounds: the target is a class")
         if self.link == LOG:
@@ -199,6 +207,8 @@ class Model(DeclaredState):
             return math.log(low) if low > 0 else last - _DEEP, last
         middle, half = self.middle_and_half
         low, high = target.scaled_bounds
+        if isinstance(target, SurvivalTarget):
+            return low - _FAR_BEYOND, high + _FAR_BEYOND
         return max(low, middle - half), min(high, middle + half)
 
     def numbers(self, scores: np.ndarray) -> np.ndarray:
@@ -210,6 +220,8 @@ class Model(DeclaredState):
         if self.link == LOG:
             means: np.ndarray = np.clip(from_scale(own, (1.0, 2.0), LOG), *self.bounds)
             return means
+        if isinstance(target, SurvivalTarget):
+            return target.from_scale(own)
         numbers: np.ndarray = np.clip(target.from_scale(own), *target.bounds)
         return numbers
 
@@ -339,6 +351,53 @@ class Model(DeclaredState):
 
         scores = self._by_row(self.encoder.map_codes(data, score, n_jobs), np.int32)
         return from_scale(np.clip(scores, *self.scaled_rate_bounds), (1.0, 2.0), LOG)
+
+    def predict_survival_function(
+        self, data: Any, times: Any, n_jobs: int | None = None
+    ) -> np.ndarray:
+        """Return the probability that the event of each row comes after each time.
+
+        It is σ((F − log t)/s), with the logarithm F of the predicted median and a scale s that all
+        rows share, so that it falls from 1 to 0 as time goes on. Beyond the times of training it is
+        an extrapolation.
+
+        Parameters
+        ----------
+        data : data frame, array, or path of a file
+            The rows.
+        times : sequence of float
+            The times, 0 or more, in any order.
+        n_jobs : int, optional
+            The number of threads, as in every estimator.
+
+        Returns
+        -------
+        float64 array of shape (rows, times)
+
+        Raises
+        ------
+        AttributeError
+            Where the target is no survival time.
+        """
+        if not isinstance(self.domain.target, SurvivalTarget):
+            raise AttributeError("predict_survival_function: the target is no survival time")
+        found = check_times(times)
+        if is_remote(data):
+            raise ValueError(
+                "predict_survival_function: rows of a cluster are not collected; pass local rows"
+            )
+        return self.survival_of(self.decision_function(data, n_jobs=n_jobs), found)
+
+    def survival_of(self, scores: np.ndarray, times: np.ndarray) -> np.ndarray:
+        """Return survival functions from scores of `decision_function`: one line a row."""
+        target, scale = self.domain.target, self.scores.time_scale
+        assert isinstance(target, SurvivalTarget)
+        assert scale is not None
+        middle, half = self.middle_and_half
+        with np.errstate(divide="ignore"):
+            at = np.where(times > 0, target.to_scale(np.where(times > 0, times, 1.0)), -np.inf)
+        survival: np.ndarray = expit((scores[:, None] - (at - middle) / half) / scale[0])
+        return survival
 
     @property
     def scaled_rate_bounds(self) -> tuple[float, float]:
@@ -740,9 +799,12 @@ class Model(DeclaredState):
         )
 
     def score(
-        self, X: Any, y: Any, sample_weight: Any = None, *, public_rows: bool = False
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, public_rows: bool = False
     ) -> float:
-        """Return the exact accuracy, or R² of a number, on rows that must be public.
+        """Return the exact accuracy, R² or concordance on rows that must be public.
+
+        It is the accuracy of classes, R² of a number, and of survival times Harrell's concordance,
+        for which rows count alike, and `y` may be left out if `X` has its columns.
 
         Parameters
         ----------
@@ -758,8 +820,30 @@ class Model(DeclaredState):
         from sklearn.metrics import accuracy_score, r2_score
 
         warn_of_exact_score(public_rows)
+        if isinstance(self.domain.target, SurvivalTarget):
+            return self.concordance(X, y)
         measure = accuracy_score if isinstance(self.domain.target, ClassTarget) else r2_score
         return float(measure(y, self.predict(X), sample_weight=sample_weight))
+
+    def concordance(self, X: Any, y: Any = None) -> float:
+        """Return Harrell's concordance of predicted survival times, exactly: for public rows.
+
+        Parameters
+        ----------
+        X, y
+            As `fit` takes them; see `models.survival.concordance` for the measure.
+        """
+        target = self.domain.target
+        if not isinstance(target, SurvivalTarget):
+            raise AttributeError("concordance: the target is no survival time")
+        domain = replace(self.domain, unit=None)
+        table, roles = open_source(domain, X, y, None)
+        assert roles.event is not None
+        parts = []
+        for batch in table.batches([*domain.feature_names, *roles.names], BLOCK_ROWS):
+            scores = self.scores.scores(self.encoder.code(batch))[0]
+            parts.append((*target.read(batch[roles.target], batch[roles.event]), scores))
+        return concordance(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return an empty dict: a trained model has no parameters."""
@@ -890,6 +974,8 @@ def _read(payload: Any) -> Model:
     scores = _KINDS[kind].from_payload(payload["scores"], encoder.layout, target.n_outputs)
     span = _read_span(span, target)
     link = _read_link(link, target, span)
+    times = isinstance(target, SurvivalTarget)
+    need((scores.time_scale is not None) == times, "scores.time_scale", "it is for survival times")
     intervals = _read_nonconformity(nonconformity, target)
     if intervals is not None:
         fits = (intervals.scale is None) == (link != LOG)

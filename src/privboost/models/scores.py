@@ -144,6 +144,9 @@ class Scores(DeclaredState, ABC):
         What the last release tells of the mean of a number, in scores: the mean label, its standard
         error, the mean prediction before and after the correction; and the share of rows that the
         clip of gradients concerns, or `UNKNOWN_SHARE`.
+    time_scale : float64 array of shape (1,), or None
+        Of survival times: the scale of the logistic distribution of log times around a score, in
+        scores.
     staged_log_odds : bool
         Whether the scores of every stage are log-odds, if those of the last are.
     needs_classes : bool
@@ -160,6 +163,7 @@ class Scores(DeclaredState, ABC):
     log_odds: bool
     rows: np.ndarray | None
     mean: np.ndarray | None = None
+    time_scale: np.ndarray | None = None
     staged_log_odds: ClassVar[bool] = True
     needs_classes: ClassVar[bool] = False
     has_shapes: ClassVar[bool] = True
@@ -217,6 +221,10 @@ class Scores(DeclaredState, ABC):
     def with_mean(self, mean: np.ndarray) -> Self:
         """Return the scores with what the last release tells of the mean of a number."""
         return replace(self, mean=mean)  # type: ignore[type-var]
+
+    def with_time_scale(self, scale: float) -> Self:
+        """Return the scores with the scale of log times around them."""
+        return replace(self, time_scale=np.array([scale]))  # type: ignore[type-var]
 
     def _scores_of_few(self, codes: Codes) -> np.ndarray:
         """Return the scores of a few rows, if possible without kernels that a fit does not need."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-ENDINGS = {"classes": "Classifier", "number": "Regressor"}
+ENDINGS = {"classes": "Classifier", "number": "Regressor", "survival": "Survival"}
 """Ending of an estimator's name, by task."""
 
 
@@ -22,7 +22,7 @@ class Recipe(NamedTuple):
     title : str
         Beginning of its estimators' names.
     tasks : tuple of str
-        Kinds of target that it can predict: "classes", "number".
+        Kinds of target that it can predict: "classes", "number", "survival".
     """
 
     name: str
@@ -38,7 +38,7 @@ class Recipe(NamedTuple):
 RECIPES = {
     recipe.name: recipe
     for recipe in (
-        Recipe("privboost", "PrivBoost"),
+        Recipe("privboost", "PrivBoost", tasks=("classes", "number", "survival")),
         Recipe("sbdt", "SBDT"),
         Recipe("dpxgb", "DPXGB"),
         Recipe("sarus", "SarusXGB"),

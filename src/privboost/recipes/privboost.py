@@ -75,6 +75,7 @@ from privboost.recipes.common.softmax import (
     centred_changes,
     centred_deviations,
 )
+from privboost.recipes.common.survival_scale import SurvivalScale
 from privboost.recipes.common.target_range import WHOLE_RANGE, TargetRange
 from privboost.trees.cell_map import CellMap
 
@@ -119,7 +120,11 @@ _PAIR_SWEEPS = 8
 class PrivBoostParameters(Parameters):
     """Parameters of PrivBoost."""
 
-    _where_set: ClassVar[tuple[str, ...]] = ("interaction_constraints", "conformal_fraction")
+    _where_set: ClassVar[tuple[str, ...]] = (
+        "interaction_constraints",
+        "conformal_fraction",
+        "scale",
+    )
 
     n_estimators: int = parameter(
         None,
@@ -137,7 +142,7 @@ class PrivBoostParameters(Parameters):
         'above 0, "tweedie" for amounts that are often 0: their scores are logarithms of means, so '
         "that effects are factors, and clips are in parts of the released mean label. Predictions "
         'are quantiles with "quantile", and medians with "absolute".',
-        by_task=(None, "squared"),
+        by_task=(None, "squared", None),
         tasks=("number",),
     )
     power: float = parameter(1.5, *POWER, tasks=("number",))
@@ -174,20 +179,22 @@ class PrivBoostParameters(Parameters):
         "Bound of a row's gradient, of several classes of its largest one, with which all shrink; "
         "a smaller clip means less noise and more bias. By default it "
         "follows the released number of rows (0.25 to 1) for classes, and released counts by label "
-        "for a number; with a log link it is in parts of the mean label.",
+        "for a number; with a log link it is in parts of the mean label. Of survival times it "
+        "is in parts of the largest gradient, and follows the number of rows like that of classes.",
     )
     hessian_clip: float | None = parameter(
         None,
         size(below=_MOST_CLIP),
         "Bound of a row's Hessian, of several classes of the length of all. By default a third of "
-        "the gradient's for classes, and 1 for a number.",
+        "the gradient's for classes and survival times (in units of the squared scale), and 1 for "
+        "a number.",
     )
     hessian_share: float = parameter(
         None,
         share(),
-        "Share of the Hessian in a measurement. Default 0.04 for classes, 0.1 for a number; 0.2 "
-        "where delta is 0.",
-        by_task=(0.04, 0.1),
+        "Share of the Hessian in a measurement. Default 0.04 for classes and survival times, 0.1 "
+        "for a number; 0.2 where delta is 0.",
+        by_task=(0.04, 0.1, 0.04),
     )
     init_share: float = parameter(
         0.02,
@@ -199,7 +206,7 @@ class PrivBoostParameters(Parameters):
         share(or_else=0),
         "Share of the budget of the last release, which calibrates the model: counts by score and "
         "class for probabilities, sums of residuals by prediction for the mean of a number, counts "
-        "by residual for a quantile; 0 leaves it out.",
+        "by residual for a quantile, or by residual and event for times; 0 leaves it out.",
         by_task=(0.04, 0.04),
     )
     span_share: float = parameter(None, *SPAN_SHARE, by_task=(0.0, 0.05))
@@ -209,6 +216,15 @@ class PrivBoostParameters(Parameters):
         "Fraction of the protected units put aside for `predict_interval`, or `predict_set` of a "
         "classifier: chosen at random, they train nothing, and the errors of the model on them are "
         "counted. It costs no budget.",
+        tasks=("classes", "number"),
+    )
+    scale: float | None = parameter(
+        None,
+        size(),
+        "Scale of the logistic distribution of log times around a prediction, from public "
+        "knowledge; about 0.7 where the hazard is constant. By default it follows released counts "
+        "by log time and event.",
+        tasks=("survival",),
     )
     at_once: int = parameter(
         1,
@@ -521,6 +537,8 @@ def plan_privboost(
 def scale_of(task: Task) -> type[Scale]:
     """Return the kind of scale of a task."""
     loss = task.loss_instance
+    if loss.target == "survival":
+        return SurvivalScale
     if loss.own_scale:
         return scale_kind(loss)
     if task.n_outputs > 1:

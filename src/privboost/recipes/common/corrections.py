@@ -37,6 +37,9 @@ class Calibratable(Lineable, Protocol):
     def with_mean(self, mean: np.ndarray) -> Self:
         """Return the model with what is known of the mean label."""
 
+    def with_time_scale(self, scale: float) -> Self:
+        """Return the model with the scale of log times around scores."""
+
 
 Calibrated = TypeVar("Calibrated", bound=Calibratable)
 
@@ -243,6 +246,9 @@ def last_release(
     """Return the release of one output after the last round, by its kind of target and loss."""
     if task.target == "classes":
         return counts_release(kind, WHAT, bound, noise)
+    if task.target == "survival":
+        what = "rows by residual and event, to correct the scale"
+        return counts_release(kind, what, bound, noise)
     if isinstance(task.loss_instance, Pinball):
         what = "rows by residual, to correct the share below predictions"
         return counts_release(kind, what, bound, noise)

@@ -115,6 +115,9 @@ def with_parameter(target: str, settings: Any) -> str | None:
     return f"{settings.loss} {getattr(settings, name)!r}" if name else str(settings.loss)
 
 
+TASKS = ("classes", "number", "survival")
+"""Kinds of target. Defaults for survival times are those for a number."""
+
 BY_TASK: Any = object()
 """Default of the signature that is the task's own, instead of None."""
 
@@ -123,7 +126,7 @@ class Declared(NamedTuple):
     """Declaration of one parameter, as `parameter` takes it.
 
     Without a constraint the code that uses the parameter checks it. `by_task` has the default for
-    "classes" and for a "number" where it depends on the task.
+    each of `TASKS` where it depends on the task.
     """
 
     constraint: Constraint | None
@@ -138,8 +141,8 @@ def parameter(
     allowed: Constraint | str,
     doc: str,
     *,
-    by_task: tuple[Any, Any] | None = None,
-    tasks: tuple[str, ...] = ("classes", "number"),
+    by_task: tuple[Any, ...] | None = None,
+    tasks: tuple[str, ...] = TASKS,
 ) -> Any:
     """Declare a parameter as a field of a dataclass.
 
@@ -151,14 +154,14 @@ def parameter(
         Allowed values, or the type alone where other code checks them.
     doc : str
         Documentation; line breaks are up to the docstring.
-    by_task : pair, optional
-        Defaults for classes and for a number.
+    by_task : tuple, optional
+        Defaults for classes, for a number and, if they differ from it, for survival times.
     tasks : tuple of str
         Tasks whose estimators have the parameter; for others it has its default.
     """
     constraint = None if isinstance(allowed, str) else allowed
     kind = allowed if isinstance(allowed, str) else allowed.type
-    values = {} if by_task is None else dict(zip(("classes", "number"), by_task, strict=True))
+    values = {} if by_task is None else dict(zip(TASKS, (*by_task, by_task[-1]), strict=False))
     declared = Declared(constraint, doc, kind, values, tasks)
     return field(default=default, metadata={"parameter": declared})
 

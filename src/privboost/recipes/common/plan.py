@@ -24,7 +24,7 @@ from privboost.accounting.noisy_sums import NoisySums
 from privboost.accounts.account import BudgetAccount
 from privboost.data.encoding import Encoder
 from privboost.data.features import CategoricalFeature
-from privboost.data.targets import ClassTarget
+from privboost.data.targets import ClassTarget, SurvivalTarget
 from privboost.losses.base import Loss, LossTable, loss_of, losses_of
 from privboost.recipes.common.parameters import Parameters
 
@@ -87,11 +87,14 @@ class Task:
     def of(cls, target: Any, loss: str | None = None) -> Task:
         """Return the task of a declared target: classes (one-vs-rest beyond two), or a number.
 
-        The loss is the logistic one of classes, and the squared one of a number, by default.
+        The loss is the logistic one of classes, and the squared one of a number, by default; that
+        of survival times is log-logistic.
         """
         if isinstance(target, ClassTarget):
             outputs = 1 if len(target.classes) == 2 else len(target.classes)
             return cls("classes", loss or "logistic", outputs)
+        if isinstance(target, SurvivalTarget):
+            return cls(target.task, "log_logistic", 1)
         own = (loss or "squared").partition(" ")[0]
         return cls("number", loss if loss and own in losses_of("number") else "squared", 1)
 

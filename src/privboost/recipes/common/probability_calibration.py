@@ -179,7 +179,7 @@ def check_calibration(share: float, target: str, loss: str) -> None:
     """Refuse to calibrate scores that are no log-odds."""
     if share == 0:
         return
-    if target == "number":
+    if target != "classes":
         return
     if not loss_of(target, loss).log_odds:
         raise ValueError(

@@ -268,18 +268,10 @@ class LogOddsScale(MeanScale):
     ) -> Self:
         """See `MeanScale.of`.
 
-        The clip of gradients grows slowly with the rows for each feature, in standard deviations
-        of the noise of all rounds together. That of Hessians is a third of it: both sums are then
-        biased alike. Gradients without and Hessians with a clip would make steps too long, and
-        correlated features would overshoot in turn.
+        For the clips see `clips_of_rows`.
         """
         rows = np.maximum(counts * plan.count_step, 1.0)
-        noise = plan.pooled_noise
-        strength = float(rows.max()) / max(noise * plan.n_measured, 1e-300)
-        grown = _CLIP * (strength / _STRENGTH) ** _GROWTH
-        clip = plan.settings.gradient_clip or float(min(max(grown, _NARROWEST), _WIDEST))
-        third = min(max(clip / 3, _LEAST_HESSIAN), _MOST_HESSIAN)
-        hessian_clip = plan.settings.hessian_clip or third
+        clip, hessian_clip = clips_of_rows(plan, float(rows.max()))
         rates = np.array([1 / (1 + math.exp(-one / SCORE_STEPS)) for one in start.tolist()])
         slopes = rates * (1 - rates)
         return cls(
@@ -330,6 +322,21 @@ class SquaredScale(MeanScale):
         """See `Scale.response`: residuals are taken to be Gaussian."""
         inside = math.erf(self.clip / math.sqrt(2 * self.spread))
         return np.full(len(scores), self.rows[output] * inside)
+
+
+def clips_of_rows(plan: ScaledPlan, rows: float) -> tuple[float, float]:
+    """Return the clips of gradients and Hessians of classes, by the noisy count of rows.
+
+    The clip of gradients grows slowly with the rows for each feature, in standard deviations of the
+    noise of all rounds together. That of Hessians is a third of it: both sums are then biased
+    alike. Gradients without and Hessians with a clip would make steps too long, and correlated
+    features would overshoot in turn.
+    """
+    strength = rows / max(plan.pooled_noise * plan.n_measured, 1e-300)
+    grown = _CLIP * (strength / _STRENGTH) ** _GROWTH
+    clip = plan.settings.gradient_clip or float(min(max(grown, _NARROWEST), _WIDEST))
+    third = min(max(clip / 3, _LEAST_HESSIAN), _MOST_HESSIAN)
+    return clip, plan.settings.hessian_clip or third
 
 
 def _mean_noise(plan: ScaledPlan, counts: np.ndarray) -> np.ndarray:

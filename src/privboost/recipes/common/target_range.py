@@ -63,7 +63,7 @@ _LEAST_FULL = 0.5
 
 def plan_target_range(basis: PlanBasis, share: float, kind: type[NoisySums]) -> Planned:
     """Return the releases of a number's clipping range, with a noise of 1; 0 is no share."""
-    if share > 0 and basis.task.target != "number":
+    if share > 0 and basis.task.target == "classes":
         raise ValueError("span_share must be 0 for classes: they have no clipping range")
     what = "rows by label, to find the span of the target"
     return Planned(counts_release(kind, what, basis.bound), PASSES)
