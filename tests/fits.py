@@ -21,6 +21,7 @@ from tests.tables import CLASSES, NUMBER, SURVIVAL, THREE, make_domain, make_fra
 ROWS = 1000
 PURE = {"delta": 0.0}
 UNIT = {"column": "person", "max_rows": 3}
+SHARED = {"column": "person", "max_rows": 7, "weighting": "units"}
 TARGETS = {"two classes": CLASSES, "three classes": THREE, "numbers": NUMBER}
 WEIGHTS = "sample_weight_bound"
 
@@ -97,6 +98,8 @@ def basic_fits():
         target, weighted = CLASSES if task == "classes" else NUMBER, takes_weights(recipe, task)
         yield Fit(f"{recipe.name}, pure", recipe.name, target, False, PURE)
         yield Fit(f"{recipe.name}, units", recipe.name, target, weighted, {}, UNIT)
+        if recipe.name != "lazybb":  # which takes no weights
+            yield Fit(f"{recipe.name}, shared units", recipe.name, target, False, {}, SHARED)
 
 
 BASIC = {fit.name: fit for fit in basic_fits()}
@@ -148,6 +151,8 @@ OWN = [
     Fit("DPXGBRegressor, gamma", "dpxgb", NUMBER, True, {"loss": "gamma"}),
     Fit("DPXGBRegressor, absolute", "dpxgb", NUMBER, False, {"loss": "absolute"}),
     Fit("PrivBoostRegressor, units", "privboost", NUMBER, False, COUNTS, UNIT),
+    Fit("PrivBoostRegressor, shared units", "privboost", NUMBER, True, {}, SHARED),
+    Fit("SBDTClassifier, shared units", "sbdt", THREE, True, {"extra_estimators": 10}, SHARED),
     Fit("PrivBoostRegressor, pure", "privboost", NUMBER, False, COUNTS | PURE),
     Fit("PrivBoostRegressor, relative", "privboost", NUMBER, True, EXPOSED | INTERVALS),
     Fit("PrivBoostRegressor, about .9", "privboost", NUMBER, False, HIGH | INTERVALS),

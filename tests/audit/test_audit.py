@@ -4,6 +4,7 @@ import math
 from functools import partial
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from privboost import (
@@ -15,7 +16,7 @@ from privboost import (
     SBDTClassifier,
     evaluate,
 )
-from privboost._core.grid import CLIP_STEPS, VECTOR_STEPS, Contribution
+from privboost._core.grid import CLIP_STEPS, VECTOR_STEPS, WEIGHT_STEPS, Contribution
 from privboost.accounting.accountants import choose_accountant
 from privboost.accounting.events import Planned, Selection
 from privboost.accounting.formulas import gdp_epsilon, gdp_mu
@@ -26,6 +27,7 @@ from privboost.accounting.noisy_sums import (
     ThresholdRelease,
 )
 from privboost.audit import audit, epsilon_lower_bound
+from privboost.data import contribution_bound
 from privboost.data.design_matrix import Terms
 from privboost.data.rows import Codes, Layout, Rows
 from privboost.engine.backend import LocalBackend
@@ -167,6 +169,41 @@ def test_a_whole_fit_stays_within_its_claim_and_half_the_noise_does_not(monkeypa
     assert audit(small_fit, float, delta, runs=2000).epsilon <= claim
     halve_the_noise(monkeypatch)
     assert audit(small_fit, float, delta, runs=2000).epsilon > claim
+
+
+def shared_fit(canary, seed):
+    """The same where a row is a unit, but for the canary: five rows that weigh one together."""
+    rows = 5 * canary
+    table = {"x": ["a"] * 40 + ["b"] * rows, "y": [0] * 40 + [1] * rows}
+    table["who"] = [*range(40), *[99] * rows]
+    unit = {"column": "who", "max_rows": 5, "weighting": "units"}
+    model = PrivBoostClassifier(
+        4.0,
+        1e-5,
+        DOMAIN | {"unit": unit},
+        n_estimators=1,
+        gradient_clip=0.5,
+        hessian_share=0.01,
+        init_share=0.001,
+        calibration_share=0.0,
+        random_state=seed,
+    )
+    model.fit(pa.table(table))
+    return float(model.model_.scores.values[0][0, 1])
+
+
+@pytest.mark.slow
+def test_a_unit_that_weighs_one_stays_within_its_claim_and_five_rows_do_not(monkeypatch):
+    """The twin leaves each row all of the weight, under noise for one."""
+    delta = 0.05
+    claim = gdp_epsilon(gdp_mu(4.0, 1e-5), delta)
+    assert audit(shared_fit, float, delta, runs=1500).epsilon <= claim
+    monkeypatch.setattr(
+        contribution_bound,
+        "weight_shares",
+        lambda unit, ranks, keep: np.where(keep, WEIGHT_STEPS, 0).astype(np.uint16),
+    )
+    assert audit(shared_fit, float, delta, runs=1500).epsilon > claim
 
 
 SBDT = {"n_estimators": 4, "max_depth": 5, "gradient_clip": 0.5, "hessian_share": 0.01}

@@ -164,7 +164,7 @@ def test_a_unit_is_no_feature(files, run, tmp_path):  # noqa: F811
     how = ("domain", "skeleton", files / "t.parquet", "--target", "ill")
     run(*how, "--unit", "id", "--leave-out", "id", "--out", out)
     form = json.loads(out.read_text())
-    assert form["unit"] == {"column": "id", "max_rows": None}
+    assert form["unit"] == {"column": "id", "max_rows": None, "weighting": "units"}
     assert "id" not in form["features"]
     form["features"] = {"smoker": {"kind": "boolean"}}
     form["target"]["classes"] = ["no", "yes"]
@@ -172,7 +172,10 @@ def test_a_unit_is_no_feature(files, run, tmp_path):  # noqa: F811
     assert "unit.max_rows: to be filled in" in run("domain", "show", out, code=4).stderr
     form["unit"]["max_rows"] = 3
     out.write_text(json.dumps(form))
-    assert "all rows of one id (at most 3 are used)" in run("domain", "show", out).stdout
+    assert (
+        "all rows of one id (at most 3 are used, and share one weight)"
+        in run("domain", "show", out).stdout
+    )
     assert "nor be the unit" in run(*how, "--unit", "ill", code=4).stderr
 
 
@@ -222,6 +225,23 @@ def test_learn_fills_a_skeleton_in(files, run, tmp_path):  # noqa: F811
     )
     prediction = run("predict", model, files / "t.parquet").stdout.splitlines()
     assert len(prediction) == ROWS + 1
+
+
+def test_max_rows_of_a_unit_in_a_skeleton_are_learned(files, run, tmp_path):  # noqa: F811
+    sketch, out, store = (tmp_path / name for name in ("s.json", "d.json", "store"))
+    table, how = files / "t.parquet", ("--target", "ill", "--leave-out", "seen")
+    run("domain", "skeleton", table, *how, "--unit", "id", "--out", sketch)
+    where = ("--domain-given", sketch, "--out", out, "--budget", store, "--dataset", "visits")
+    where = (*where, "--limit-epsilon", 90, "--limit-delta", 1e-5)
+    run("domain", "learn", table, "--target", "ill", "--epsilon", 40, *where)
+    domain = Domain.from_json(out)
+    assert (domain.unit.column, domain.unit.weighting) == ("id", "units")
+    assert "id" in run("budget", "show", store).stdout
+    form = json.loads(sketch.read_text())
+    del form["unit"]["weighting"]
+    sketch.write_text(json.dumps(form))
+    refused = run("domain", "learn", table, "--target", "ill", "--epsilon", 1, *where[:2], code=4)
+    assert 'learned where "weighting" is "units"' in refused.stderr
 
 
 def test_leaving_out_what_is_given_or_absent(files, run, tmp_path):  # noqa: F811

@@ -13,8 +13,11 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from privboost import Domain, PrivBoostClassifier, SBDTRegressor
+from privboost._core.errors import DomainError
+from privboost._core.grid import WEIGHT_STEPS, Contribution, SharedContribution
+from privboost._core.unit import Unit
 from privboost.data import contribution_bound, kernels
-from privboost.data.contribution_bound import UnitRule
+from privboost.data.contribution_bound import UnitRule, bound_units, kept_rows
 from privboost.data.encoding import Encoder
 from privboost.data.loading import Load, RowLoader, Side, SplitLoader, load_rows, open_source
 from privboost.data.rows import Codes, Layout, Rows, join
@@ -71,6 +74,80 @@ def test_one_unit_does_not_change_the_rows_of_another():
     fewer = frame[frame["person"] != "c"]
     own = content(bounded(frame[frame["person"] == "c"]))
     assert sorted(content(bounded(fewer)) + own) == content(bounded(frame))
+
+
+SHARED = Unit("person", 7, weighting="units")
+
+
+def weights_by_unit(frame, seed=1, weights=None, block_rows=64):
+    """The weights of the rows that are kept, by unit, and all that the rows carry."""
+    rows = encode_training(Encoder.of(DOMAIN), frame, None, weights, 2.0, block_rows=block_rows)
+    unit, names = rows.unit, rows.names
+    rule = UnitRule.of(SHARED, KeyStream.seeded(seed))
+    blocks = bound_units(rows.blocks, unit, names, rule)
+    kept = kept_rows(rows.blocks, unit, names, rule.max_rows, rule.key)
+    whole = join(blocks).weight
+    assert len(whole) == kept.sum()
+    by_unit = {name.as_py(): whole[unit[kept] == k].tolist() for k, name in enumerate(names)}
+    return by_unit, content(blocks)
+
+
+@pytest.mark.parametrize("rows", range(1, 12))
+def test_rows_of_a_unit_share_its_weight_in_equal_parts(rows):
+    frame = make_frame(60).assign(person="other")
+    frame.loc[: rows - 1, "person"] = "own"
+    frame.loc[50:, "person"] = None
+    own = weights_by_unit(frame)[0][b"own"]
+    assert len(own) == min(rows, 7)
+    assert sum(own) == WEIGHT_STEPS
+    assert max(own) - min(own) <= 1
+
+
+def test_shares_depend_on_neither_order_nor_blocks_nor_other_units():
+    frame = make_frame(400)
+    of_all, whole = weights_by_unit(frame)
+    for seed in range(3):
+        other = frame.sample(frac=1, random_state=seed)
+        assert weights_by_unit(other, block_rows=17)[1] == whole
+    fewer, rest = weights_by_unit(frame[frame["person"] != "c"])
+    own = weights_by_unit(frame[frame["person"] == "c"])[1]
+    assert sorted(rest + own) == whole
+    assert sorted(map(sorted, fewer.values())) == sorted(
+        sorted(shares) for name, shares in of_all.items() if name != b"c"
+    )
+
+
+def test_own_weights_multiply_shares_and_never_add_up_to_more_than_the_bound():
+    frame = make_frame(400)
+    shares = weights_by_unit(frame)[0]
+    heavy = weights_by_unit(frame.assign(weight=9.0), weights="weight")[0]
+    assert sorted(map(sorted, heavy.values())) == sorted(map(sorted, shares.values()))
+    for name, own in weights_by_unit(frame, weights="weight")[0].items():
+        assert sum(own) < sum(heavy[name]) == WEIGHT_STEPS
+
+
+def test_a_weight_is_shared_by_at_most_as_many_rows_as_it_has_steps():
+    assert Unit("person", WEIGHT_STEPS, weighting="units").shares_weight
+    for rows, message in ((WEIGHT_STEPS + 1, "257 is more than 256"), (2**10 + 1, "1025")):
+        with pytest.raises(DomainError, match=message):
+            Unit("person", rows, weighting="units")
+    with pytest.raises(DomainError, match="weighting: 'unit' is not"):
+        Unit("person", 2, weighting="unit")
+    with pytest.raises(ValueError, match="shared"):
+        SharedContribution(True, WEIGHT_STEPS + 1)
+    with pytest.raises(ValueError, match="shared"):
+        SharedContribution(False, 2)
+
+
+def test_one_row_a_unit_has_all_of_its_weight():
+    unit = Unit("person", 1, weighting="units")
+    assert not unit.shares_weight
+    assert unit.contribution() == Contribution(False, 1)
+    assert UnitRule.of(unit, KeyStream.seeded(1)).shares_weight is False
+    assert Unit.from_dict(unit.to_dict()) == unit
+    assert SHARED.contribution() == SHARED.contribution(True) == SharedContribution(True, 7)
+    assert Unit.from_dict(SHARED.to_dict()) == SHARED
+    assert "weighting" not in Unit("person", 3).to_dict()
 
 
 def test_no_rows():

@@ -110,6 +110,17 @@ def test_domains_are_learned_where_rows_lie(client):
     assert Domain.learn(table, **own).to_dict() == Domain.learn(local, **own).to_dict()
 
 
+def test_max_rows_of_a_unit_are_learned_where_rows_lie(client):
+    local = make_frame(3000).drop(columns="place")
+    own = {"target": "income", "epsilon": 8.0, "delta": 1e-4, "random_state": 7}
+    own["given"] = {"unit": {"column": "person", "max_rows": None, "weighting": "units"}}
+    local["person"] = [f"p{k // 4}" for k in range(3000)]
+    expected = Domain.learn(local, **own)
+    assert expected.unit.max_rows == 4
+    table = dd.from_pandas(local.sample(frac=1, random_state=1), npartitions=5, sort=False)
+    assert Domain.learn(table, **own).to_dict() == expected.to_dict()
+
+
 def write_files(folder, frame, count=3):
     """Cut a frame into files of its own order; return their paths."""
     folder.mkdir(exist_ok=True)

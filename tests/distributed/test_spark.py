@@ -15,6 +15,7 @@ from pyspark.ml import Pipeline, PipelineModel
 from pyspark.ml.feature import SQLTransformer
 
 from privboost import (
+    Domain,
     PrivateSearchCV,
     PrivBoostClassifier,
     PrivBoostRegressor,
@@ -106,6 +107,17 @@ def test_a_domain_is_learned_the_same(spark):
     there = make(PrivBoostClassifier, **how).fit(to_spark(spark, table), "income")
     assert there.domain_ == here.domain_
     assert model_bytes(there.model_) == model_bytes(here.model_)
+
+
+def test_max_rows_of_a_unit_are_learned_the_same(spark):
+    table = make_table().drop_columns(["weight"])
+    unit = {"column": "person", "max_rows": None, "weighting": "units"}
+    how = {"given": {"unit": unit, "target": CLASSES}, "random_state": 7}
+    here, there = (
+        Domain.learn(rows, "income", 30.0, 1e-6, **how) for rows in (table, to_spark(spark, table))
+    )
+    assert here.unit.max_rows > 1
+    assert there.to_dict() == here.to_dict()
 
 
 def test_no_rows_at_all_are_a_table_too(spark):

@@ -65,6 +65,7 @@ def known_people(tables):
 CASES = [
     pytest.param(NUMBER, None, 2, {"sample_weight_bound": 2.0}, id="weights"),
     pytest.param(CLASSES, PEOPLE | {"max_rows": 1}, 3, {"subsample": 0.4}, id="units"),
+    pytest.param(CLASSES, PEOPLE | {"weighting": "units"}, 2, {}, id="shared weights"),
 ]
 
 

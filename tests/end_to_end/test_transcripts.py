@@ -26,8 +26,9 @@ from privboost import (
     SBDTRegressor,
 )
 from privboost._core import codec
-from privboost._core.grid import Contribution
+from privboost._core.grid import WEIGHT_STEPS, Contribution
 from privboost.accounting.events import Relation
+from privboost.data import contribution_bound
 from privboost.data.loading import Load
 from privboost.data.sources import open_table
 from privboost.domain_inference.within_fit import DomainInference
@@ -123,10 +124,11 @@ def transcript(monkeypatch):
     return made
 
 
-def domain_of(target, rows, without=("place",)):
+def domain_of(target, rows, without=("place",), weighting="rows"):
     features = {name: form for name, form in FEATURES.items() if name not in without}
     form = {"version": 1, "features": features, "target": target}
-    unit = {"unit": {"column": "person", "max_rows": rows}} if rows > 1 else {}
+    unit = {"column": "person", "max_rows": rows, "weighting": weighting}
+    unit = {"unit": unit} if rows > 1 else {}
     return Domain.from_dict(form | unit)
 
 
@@ -138,12 +140,12 @@ def neighbours(target, rows, seed, replaced):
     return frame, pd.concat([frame.iloc[:OTHERS], other], ignore_index=True)
 
 
-def check(transcript, kind, target, rows, weighted, how, seeds=(1, 2)):
+def check(transcript, kind, target, rows, weighted, how, seeds=(1, 2), weighting="rows"):
     weights = {"sample_weight": "weight"} if weighted else {}
     for seed in seeds:
         frame, other = neighbours(target, rows, seed, kind is LazyBBClassifier)
         model = kind(
-            domain=domain_of(target, rows),
+            domain=domain_of(target, rows, weighting=weighting),
             random_state=seed,
             backend=lambda loads, other=other: Neighbours(loads, other),
             **({"sample_weight_bound": 2.0} if weighted else {}),
@@ -223,6 +225,43 @@ CASES = [
 def test_no_release_of_a_fit_moves_by_more_than_it_claims(transcript, case):
     check(transcript, *case)
     assert len(transcript) >= 6
+
+
+SHARED = [
+    (PrivBoostClassifier, CLASSES, 4, False, {"epsilon": 3e3, "at_once": 3, "n_estimators": 12}),
+    (PrivBoostClassifier, THREE, 3, True, {"delta": 0.0, "at_once": 4, "n_estimators": 8}),
+    (PrivBoostRegressor, WIDE, 5, True, {"epsilon": 3e3, "interactions": 4, "n_estimators": 12}),
+    (PrivBoostRegressor, NUMBER, 3, False, {"loss": "poisson", "epsilon": 3e3, "n_estimators": 8}),
+    (PrivBoostClassifier, CLASSES, 3, False, {"class_weight": {"low": 1, "high": 3}} | PAIRS),
+    (SBDTClassifier, THREE, 3, False, OWN),
+    (SBDTRegressor, WIDE, 4, True, {"span_share": 0.4, "extra_estimators": 9, "max_depth": 2}),
+    (DPXGBClassifier, CLASSES, 3, True, ALL),
+    (DPXGBRegressor, NUMBER, 4, False, {"max_depth": 2, "accountant": "rdp"}),
+    (SarusXGBClassifier, CLASSES, 3, False, SKETCH | {"loss": "squared", "sketch_bins": 7}),
+    (SarusXGBRegressor, WIDE, 3, True, SKETCH | {"span_share": 0.4}),
+    (BoostedAdaSSPClassifier, CLASSES, 3, False, PRINTED | {"loss": "squared"}),
+    (BoostedAdaSSPRegressor, WIDE, 4, True, {"span_share": 0.4}),
+    (PrivBoostSurvival, SURVIVAL, 4, True, {"n_estimators": 8}),
+]
+"""Fits of units whose rows share one weight."""
+
+
+@pytest.mark.parametrize("case", SHARED, ids=lambda case: case[0].__name__)
+def test_no_release_moves_by_more_than_it_claims_where_rows_share_a_weight(transcript, case):
+    check(transcript, *case, weighting="units")
+    assert len(transcript) >= 6
+    assert max(far / claim for _, far, claim in transcript) > 0.2  # far below one row of many
+
+
+def test_rows_that_do_not_share_the_weight_that_they_claim_are_caught(transcript, monkeypatch):
+    """The twin leaves each row all of its unit's weight; plan and curator believe in shares."""
+    monkeypatch.setattr(
+        contribution_bound,
+        "weight_shares",
+        lambda unit, ranks, keep: np.where(keep, WEIGHT_STEPS, 0).astype(np.uint16),
+    )
+    with pytest.raises(AssertionError, match="gaussian"):
+        check(transcript, *SHARED[0], weighting="units")
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])

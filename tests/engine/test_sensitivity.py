@@ -14,6 +14,7 @@ from privboost.accounting.accountants import PureAccountant
 from privboost.accounting.events import Planned
 from privboost.accounting.ledger import Ledger
 from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease
+from privboost.data import contribution_bound
 from privboost.data.contribution_bound import UnitRule
 from privboost.data.encoding import Encoder
 from privboost.engine.backend import LocalBackend
@@ -68,6 +69,11 @@ def answers(domain, frame, loss, n_outputs, weighted, shuffle):
     return [(query, backend.sum(query)) for query in queries(encoder.layout, n_outputs, classes)]
 
 
+def unit_of(max_rows, weighting):
+    """A protected unit, as a domain declares it."""
+    return {"column": "person", "max_rows": max_rows, "weighting": weighting}
+
+
 def whitened(bound, change):
     """How far, in units of 1/z, a change moves the release that the curator would make."""
     event = GaussianRelease(
@@ -82,7 +88,9 @@ def whitened(bound, change):
 
 
 def check(domain, frame, fewer, loss, n_outputs, weighted, shuffle):
-    contribution = Contribution(weighted, 1 if domain.unit is None else domain.unit.max_rows)
+    contribution = Contribution(weighted)
+    if domain.unit is not None:
+        contribution = domain.unit.contribution(weighted)
     with_unit = answers(domain, frame, loss, n_outputs, weighted, shuffle)
     without = answers(domain, fewer, loss, n_outputs, weighted, shuffle + 1)
     for (query, more), (_, less) in zip(with_unit, without, strict=True):
@@ -119,12 +127,13 @@ def test_adding_any_row(task, rows, seed, weighted, shuffle, data):
     weighted=st.booleans(),
     shuffle=st.integers(0, 1000),
     max_rows=st.integers(1, 4),
+    weighting=st.sampled_from(["rows", "units"]),
 )
-@settings(max_examples=25)
-def test_adding_any_unit(task, rows, seed, weighted, shuffle, max_rows):
+@settings(max_examples=40)
+def test_adding_any_unit(task, rows, seed, weighted, shuffle, max_rows, weighting):
     target, loss, n_outputs = TASKS[task]
     frame = make_frame(rows, seed, target)
-    domain = make_domain(target, {"column": "person", "max_rows": max_rows})
+    domain = make_domain(target, unit_of(max_rows, weighting))
     fewer = frame[frame["person"] != frame["person"].iloc[0]]
     if frame["person"].iloc[0] is None:
         fewer = frame[frame["person"].notna()]
@@ -140,17 +149,18 @@ def test_adding_any_unit(task, rows, seed, weighted, shuffle, max_rows):
     weighted=st.booleans(),
     shuffle=st.integers(0, 1000),
     max_rows=st.integers(1, 4),
+    weighting=st.sampled_from(["rows", "units"]),
 )
-@settings(max_examples=15)
+@settings(max_examples=30)
 def test_adding_a_unit_of_many_rows_that_are_alike(
-    task, kinds, rows, own, seed, weighted, shuffle, max_rows
+    task, kinds, rows, own, seed, weighted, shuffle, max_rows, weighting
 ):
     """Rows of few kinds, in any order: some copies of a row are kept, and some are not."""
     target, loss, n_outputs = TASKS[task]
     frame = make_frame(kinds, seed, target).sample(rows + own, replace=True, random_state=seed)
     who = np.random.default_rng(seed).choice(["a", "b", None], rows)
     frame = frame.assign(person=np.append(who, ["new"] * own)).reset_index(drop=True)
-    domain = make_domain(target, {"column": "person", "max_rows": max_rows})
+    domain = make_domain(target, unit_of(max_rows, weighting))
     check(domain, frame, frame[:rows], loss, n_outputs, weighted, shuffle)
 
 
@@ -170,6 +180,44 @@ def test_a_forgotten_bound_on_rows_is_caught():
     fewer = frame[frame["person"] != frame["person"].mode()[0]]
     with pytest.raises(AssertionError):
         check(make_domain(), frame, fewer, TASKS["two classes"][1], 1, False, 0)
+
+
+def new_unit(rows):
+    """A table, and the same with a unit of rows that are alike and of a known label."""
+    frame = make_frame(20, 3).assign(person="other")
+    known = frame[frame["income"] == "low"].iloc[:1]
+    more = pd.concat([frame, *([known.assign(person="new")] * rows)], ignore_index=True)
+    return more, frame
+
+
+def test_a_unit_that_shares_a_weight_attains_its_bound():
+    """Rows that are alike move one cell of counts by as much as a row of full weight."""
+    domain, (more, frame) = make_domain(unit=unit_of(4, "units")), new_unit(6)
+    frames = [answers(domain, each, TASKS["two classes"][1], 1, False, 2) for each in (more, frame)]
+    bounds = [
+        (np.abs(one - other).max(), query.bound(domain.unit.contribution()).steps)
+        for (query, one), (_, other) in zip(*frames, strict=True)
+    ]
+    assert max(far / steps for far, steps in bounds) == 1
+
+
+def unshared(unit, ranks, keep):
+    """Give each row all of its unit's weight."""
+    return np.where(keep, 256, 0).astype(np.uint16)
+
+
+def rounded_up(unit, ranks, keep):
+    """Give each of m rows ⌈256/m⌉ steps."""
+    rows = np.bincount(unit[keep])[np.maximum(unit, 0)]
+    return np.where(keep, -(-256 // np.maximum(rows, 1)), 0).astype(np.uint16)
+
+
+@pytest.mark.parametrize("twin", [unshared, rounded_up])
+def test_rows_that_share_too_much_weight_are_caught(twin, monkeypatch):
+    monkeypatch.setattr(contribution_bound, "weight_shares", twin)
+    domain, (more, frame) = make_domain(unit=unit_of(3, "units")), new_unit(6)
+    with pytest.raises(AssertionError):
+        check(domain, more, frame, TASKS["two classes"][1], 1, False, 0)
 
 
 def test_a_map_whose_parts_are_forgotten_is_caught(monkeypatch):

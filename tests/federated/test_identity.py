@@ -62,9 +62,10 @@ def test_weights_of_classes():
     check(partial(SBDTClassifier, 1.0, 1e-6, make_domain(), **how), CLASSES, False)
 
 
-def test_units_that_lie_with_one_party_each():
+@pytest.mark.parametrize("weighting", ["rows", "units"])
+def test_units_that_lie_with_one_party_each(weighting):
     frame = make_frame(ROWS)
-    unit = {"column": "person", "max_rows": 50}
+    unit = {"column": "person", "max_rows": 50, "weighting": weighting}
     make = partial(
         PrivBoostClassifier, 3.0, 1e-6, make_domain(unit=unit), n_estimators=12, random_state=7
     )

@@ -3,7 +3,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privboost._core.grid import BUDGET_STEPS, CLIP_STEPS, LABEL_STEPS, WEIGHT_CLASSES, WEIGHT_STEPS
+from privboost._core.grid import (
+    BUDGET_STEPS,
+    CLIP_STEPS,
+    LABEL_STEPS,
+    WEIGHT_CLASSES,
+    WEIGHT_STEPS,
+    Contribution,
+    SharedContribution,
+)
 from privboost.accounting.accountants import GdpAccountant, RdpAccountant
 from privboost.accounting.events import Planned
 from privboost.accounting.formulas import gdp_epsilon, rdp_to_epsilon, subsampled_gaussian_rdp
@@ -39,7 +47,7 @@ BUDGETS = [(GAUSSIAN, EVENT), (RENYI, SAMPLED)]
 
 
 def table_of(budget, loss, event, statistics=GRADIENT_HESSIAN):
-    return charge_table(budget, event, loss, statistics, weighted=True)
+    return charge_table(budget, event, loss, statistics, Contribution(weighted=True))
 
 
 EDGES = np.linspace(-0.9, 0.9, 20) * LABEL_STEPS
@@ -154,6 +162,34 @@ def spend(budget, event, target, weighted, table=None):
         )
         state = state + step.value_of[block.column(0)]
     return spent, charged, dropped, active
+
+
+def cost_of_a_unit(contribution, shares, rounds=60):
+    """What rows that are alike and share a weight cost together, in budgets, until they sit out.
+
+    A row of full gradients is charged by its weight class; a unit's exact cost is that of its whole
+    contribution.
+    """
+    loss = LOGISTIC.table(0.1, 1e-3)
+    tables = charge_table(GAUSSIAN, EVENT, loss, GRADIENT_HESSIAN, contribution)
+    classes = -(-np.array(shares) * WEIGHT_CLASSES // WEIGHT_STEPS)
+    price, spent, cost = tables[classes, 1, loss.size // 2], np.zeros(len(shares), np.int64), 0.0
+    share = cost_of(GAUSSIAN, EVENT, 1.0)
+    for _ in range(rounds):
+        active = spent + price <= BUDGET_STEPS
+        spent += price * active
+        cost += share * (np.array(shares)[active].sum() / WEIGHT_STEPS) ** 2
+    return cost
+
+
+@pytest.mark.parametrize(
+    "shares", [[256], [128, 128], [86, 85, 85], [52, 51, 51, 51, 51], [3] * 85]
+)
+def test_rows_that_share_a_weight_are_charged_as_if_each_had_all_of_it(shares):
+    """Then a unit's charge is at most the mean of its rows' charges; by their parts it is not."""
+    assert 0.9 < cost_of_a_unit(SharedContribution(True, 100), shares) <= 1
+    if len(shares) > 1:
+        assert cost_of_a_unit(Contribution(True), shares) > 1.5
 
 
 def test_a_killed_shard_remembers_who_has_paid():
@@ -272,13 +308,13 @@ def test_a_replayed_log_is_priced_by_its_last_loss():
     narrow, wide = LOGISTIC.table(1.0, 0.25), LOGISTIC.table(0.1, 0.05)
     log = [Start(narrow), OpenBudgets(), UseLoss(wide)]
     backend = Log()
-    payments = Payments(backend, weighted=False)
+    payments = Payments(backend, Contribution())
     payments.replay(log, [budget])
     payments.charge_rows(query, event)
     assert backend.updates[:3] == log
     (price,) = (update for update in backend.updates if isinstance(update, Price))
     wanted, too_low = (
-        charge_table(budget, event, loss, GRADIENT_HESSIAN, weighted=False)
+        charge_table(budget, event, loss, GRADIENT_HESSIAN, Contribution())
         for loss in (wide, narrow)
     )
     np.testing.assert_array_equal(price.tables[0], wanted)

@@ -7,7 +7,7 @@ import pytest
 
 from bench.closed_forms import calibrate_gaussian
 from privboost import SBDTClassifier, SBDTRegressor
-from privboost._core.grid import BUDGET_STEPS
+from privboost._core.grid import BUDGET_STEPS, Contribution
 from privboost.accounting.accountants import ACCOUNTANTS
 from privboost.accounting.individual_budgets import GaussianBudget, RenyiBudget
 from privboost.data.encoding import Encoder
@@ -115,9 +115,11 @@ def test_a_row_of_full_gradients_lasts_for_just_the_regular_trees(subsample, n_e
     loss = LossTable(full, full, 8)
     left = BUDGET_STEPS
     if plan.hessian is not None:
-        table = charge_table(plan.life, plan.hessian, loss, ("hessian",), weighted=False)
+        table = charge_table(plan.life, plan.hessian, loss, ("hessian",), Contribution())
         left -= plan.settings.refinements * int(table.max())
-    price = int(charge_table(plan.life, plan.leaf, loss, ("gradient", "hessian"), False).max())
+    price = int(
+        charge_table(plan.life, plan.leaf, loss, ("gradient", "hessian"), Contribution()).max()
+    )
     regular = plan.settings.n_regular_updates * plan.task.n_outputs
     assert regular * price <= left < (regular + 1) * price
 

@@ -8,6 +8,7 @@ steps for each, and a row never needs more than `CLIP_STEPS · WEIGHT_STEPS` = 2
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 CLIP_STEPS = 2**16
 """The clip of a gradient or a Hessian, and the count of one row, in grid steps."""
@@ -62,6 +63,8 @@ class Contribution:
         How many rows one unit may have.
     """
 
+    shares_weight: ClassVar[bool] = False
+    """Whether the rows of a unit share one weight."""
     weighted: bool = False
     rows: int = 1
 
@@ -69,3 +72,22 @@ class Contribution:
     def row_steps(self) -> int:
         """The most that one row adds to one cell of a sum."""
         return CLIP_STEPS * (WEIGHT_STEPS if self.weighted else 1)
+
+    @property
+    def unit_weight(self) -> int:
+        """The most that all rows of a unit weigh together, in rows of the largest weight."""
+        return 1 if self.shares_weight else self.rows
+
+
+@dataclass(frozen=True)
+class SharedContribution(Contribution):
+    """Contribution of a unit whose rows share one weight: they weigh as much as one row alone.
+
+    The weights of the rows of one unit add up to `WEIGHT_STEPS` at most.
+    """
+
+    shares_weight: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not self.weighted or self.rows > WEIGHT_STEPS:
+            raise ValueError(f"a weight is shared by at most {WEIGHT_STEPS} rows with weights")

@@ -207,8 +207,14 @@ def unit_column(domain: Domain | None, domain_given: Path | None) -> str | None:
     unit = None if domain is None else domain.unit
     if domain is None and domain_given is not None:
         part = known_domain(domain_given).get("unit")
-        unit = None if part is None else privboost.Unit.from_dict(part)
+        unit = None if part is None else privboost.Unit.from_dict(_with_rows(part))
     return None if unit is None else unit.column
+
+
+def _with_rows(unit: Any) -> Any:
+    """Return a unit that can be read, where how many of its rows are used is yet to be learned."""
+    is_open = isinstance(unit, dict) and unit.get("max_rows", 0) is None
+    return {**unit, "max_rows": 1} if is_open else unit
 
 
 @dataclass(frozen=True)

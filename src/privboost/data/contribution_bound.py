@@ -1,40 +1,50 @@
 """Contribution bound: at most `max_rows` rows of each protected unit are used.
 
-Which rows these are follows from a secret key and the unit's own rows alone.
+Which rows these are, and how a unit's weight is divided among them, follows from a secret key and
+the unit's own rows alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from privboost._core.grid import WEIGHT_STEPS
 from privboost._core.unit import Unit
 from privboost.data.kernels import hash_strings
-from privboost.data.rows import Codes, Rows
+from privboost.data.rows import Codes, Layout, Rows
 from privboost.randomness.keystream import KeyStream
 
 
 @dataclass(frozen=True, eq=False)
 class UnitRule:
-    """Bound on the rows of one protected unit: the unit's column, and the key of the choice."""
+    """Bound on the rows of one protected unit: the unit's column, and the key of the choice.
+
+    With `shares_weight` the rows that are kept of a unit share one weight. With `counts_rows` those
+    that are kept are coded by the number of the unit's rows, for private domain inference.
+    """
 
     column: str
     max_rows: int
     key: np.ndarray
+    shares_weight: bool = False
+    counts_rows: bool = False
 
     @classmethod
     def of(cls, unit: Unit | None, stream: KeyStream) -> UnitRule | None:
         """Return the rule for a unit, with a key of its own; None without a unit."""
-        return None if unit is None else cls(unit.column, unit.max_rows, stream.words(2))
+        if unit is None:
+            return None
+        return cls(unit.column, unit.max_rows, stream.words(2), unit.shares_weight)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the payload for another process."""
-        return {"column": self.column, "max_rows": self.max_rows, "key": self.key}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def number_units(parts: Sequence[pa.Array | None]) -> tuple[np.ndarray, pa.Array]:
@@ -57,12 +67,63 @@ def without(unit: np.ndarray, names: pa.Array, known: Sequence[pa.Array]) -> np.
 def bound_units(
     blocks: Sequence[Rows], unit: np.ndarray, names: pa.Array, rule: UnitRule
 ) -> list[Rows]:
-    """Keep at most `rule.max_rows` rows of each unit (see `kept_rows`)."""
-    keep = kept_rows(blocks, unit, names, rule.max_rows, rule.key)
-    ends = np.cumsum([len(block) for block in blocks])
-    return [
-        block.take(keep[end - len(block) : end]) for block, end in zip(blocks, ends, strict=True)
-    ]
+    """Keep at most `rule.max_rows` rows of each unit, and divide its weight among them.
+
+    See `kept_rows`, `weight_shares` and `row_count_codes`.
+    """
+    ranks = _random_ranks(blocks, unit, names, rule.key)
+    keep = ranks < rule.max_rows
+    shares = weight_shares(unit, ranks, keep) if rule.shares_weight else None
+    counts = row_count_codes(unit) if rule.counts_rows else None
+    bounded, at = [], 0
+    for block in blocks:
+        own = slice(at, at := at + len(block))
+        rows = block.take(keep[own])
+        if shares is not None:
+            rows = _with_shares(rows, shares[own][keep[own]])
+        if counts is not None:
+            codes = Codes.of(Layout((len(LEAST_ROWS),)), counts[None, own][:, keep[own]])
+            rows = replace(rows, codes=codes)
+        bounded.append(rows)
+    return bounded
+
+
+LEAST_ROWS = (1, 2, 3, 4, 5, 7, 9, 13, 17, 25, 33, 49, 65, 97, 129, 193, 257)
+"""Least number of rows of the units in each cell of their histogram."""
+
+
+def row_count_codes(unit: np.ndarray) -> np.ndarray:
+    """Return the cell of each row's unit by its number of rows, 0 for no unit (uint8)."""
+    codes = np.zeros(len(unit), dtype=np.uint8)
+    named = unit >= 0
+    rows = np.bincount(unit[named])[unit[named]]
+    codes[named] = np.searchsorted(LEAST_ROWS, rows, side="right") - 1
+    return codes
+
+
+def weight_shares(unit: np.ndarray, ranks: np.ndarray, keep: np.ndarray) -> np.ndarray:
+    """Return each row's share of its unit's weight, in `grid.WEIGHT_STEPS` (uint16).
+
+    Of m rows that are kept of a unit each has ⌊256/m⌋ steps, and the first 256 mod m by rank one
+    more: together exactly 256.
+
+    Privacy
+    -------
+    A share is a function of the unit's own rows and the key, and the shares of a unit add up to
+    `WEIGHT_STEPS`: a unit more or less changes the weight of no other unit's row.
+    """
+    shares = np.zeros(len(unit), dtype=np.uint16)
+    rows = np.bincount(unit[keep])[unit[keep]]
+    shares[keep] = WEIGHT_STEPS // rows + (ranks[keep] < WEIGHT_STEPS % rows)
+    return shares
+
+
+def _with_shares(rows: Rows, shares: np.ndarray) -> Rows:
+    """Return rows that weigh their shares, times their own weights where they have any."""
+    if rows.weight is None:
+        return replace(rows, weight=shares)
+    own = rows.weight.astype(np.uint32) * shares // WEIGHT_STEPS
+    return replace(rows, weight=own.astype(np.uint16))
 
 
 NOT_HASHED = frozenset({"ids", "cohort", "layout"})
@@ -89,6 +150,17 @@ def kept_rows(
     `max_rows` rows, and moves no other. (Among identical rows the first in the table are counted
     first, which decides only which of their indices is kept.)
     """
+    return _random_ranks(blocks, unit, names, key) < max_rows
+
+
+_NO_UNIT = np.iinfo(np.int64).max
+"""Rank of a row without a unit."""
+
+
+def _random_ranks(
+    blocks: Sequence[Rows], unit: np.ndarray, names: pa.Array, key: np.ndarray
+) -> np.ndarray:
+    """Return each row's rank among its unit's rows, in a random order; see `kept_rows`."""
     of_units = np.append(_hash_strings(names, key), np.zeros((1, 2), dtype=np.uint64), axis=0)
     hashes, at = np.empty((len(unit), 2), dtype=np.uint64), 0
     for block in blocks:
@@ -100,9 +172,9 @@ def kept_rows(
     copies[order] = _rank_within_runs(unit[order], hashes[order])
     draws = _hash_lines(np.concatenate([_bytes_of(hashes), _bytes_of(copies)], axis=1), key)
     order = np.lexsort((draws[:, 1], draws[:, 0], unit))
-    keep = np.zeros(len(unit), dtype=np.bool_)
-    keep[order] = (_rank_within_runs(unit[order]) < max_rows) & (unit[order] >= 0)
-    return keep
+    ranks = np.empty(len(unit), dtype=np.int64)
+    ranks[order] = np.where(unit[order] < 0, _NO_UNIT, _rank_within_runs(unit[order]))
+    return ranks
 
 
 def row_bytes(part: Any, key: np.ndarray) -> Iterator[np.ndarray]:

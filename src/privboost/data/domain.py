@@ -79,7 +79,8 @@ class Domain(DeclaredState):
     @property
     def inferences(self) -> frozenset[str]:
         """The identifiers of the private inferences that parts of it come from."""
-        return inferences_of((*self.features, self.target))
+        unit = () if self.unit is None else (self.unit,)
+        return inferences_of((*self.features, self.target, *unit))
 
     def check_price(self) -> None:
         """Raise DomainError if a part was inferred privately and its cost is not recorded."""
@@ -141,7 +142,8 @@ class Domain(DeclaredState):
             may give its "kind" alone ("numeric", "categorical" or "duration"); the rest is
             inferred. Without a kind, a column of Python objects or of a CSV file counts as
             categorical. A skeleton is accepted, whose None stands for what is inferred. A target
-            may give its "scale" alone. "leave_out" lists columns that are no features.
+            may give its "scale" alone, and a unit of "weighting" "units" its "column", with None as
+            "max_rows". "leave_out" lists columns that are no features.
         random_state : int, optional
             A seed, for tests; with it there is no guarantee.
         ledger : path, optional
@@ -165,7 +167,8 @@ class Domain(DeclaredState):
         -------
         Spends (epsilon, delta): the noisy number of rows, noisy counts of numbers by power of two,
         and the categories whose noisy counts exceed a threshold. With a delta of 0 only the counts
-        of numbers are released, with Laplace noise.
+        of numbers are released, with Laplace noise. Where "max_rows" of a unit is inferred, so are
+        noisy counts of units by number of rows.
 
         Examples
         --------
@@ -334,7 +337,7 @@ INFERRED_REASON = "learned privately from the rows, in lesson "
 """Prefix of the reason of an inferred part; the inference's identifier follows."""
 
 
-def inferences_of(parts: Iterable[Feature | Target]) -> frozenset[str]:
+def inferences_of(parts: Iterable[Feature | Target | Unit]) -> frozenset[str]:
     """Return the identifiers of the private inferences that parts of a domain come from."""
     inferred = (
         part.reason for part in parts if part.reason.startswith(INFERRED_REASON.split(",")[0])

@@ -17,6 +17,7 @@ import pyarrow as pa
 from privboost._core.checks import check_text
 from privboost._core.errors import SchemaError
 from privboost._core.grid import BLOCK_ROWS
+from privboost._core.unit import UNITS
 from privboost.data.domain_json import VERSION, Parts, domain_json
 from privboost.data.features import FEATURE_KINDS, OPEN_KIND, Feature
 from privboost.data.files import check_header
@@ -109,7 +110,7 @@ def make_skeleton(
         "target": {"name": target} | _target(kinds[target], task),
     }
     if unit is not None:
-        form["unit"] = {"column": unit, "max_rows": None}
+        form["unit"] = {"column": unit, "max_rows": None, "weighting": UNITS}
     if not form["features"]:
         raise SchemaError("the table has no feature columns")
     left_out = tuple(name for name in features if not kinds[name])

@@ -4,13 +4,16 @@ The columns of a table and their types are its schema, which is public; of a boo
 else is needed. A column of Python objects, or of a text file, counts as strings unless the caller
 declares numbers: its values must not decide. Everything else is released with noise:
 
+- where `max_rows` of a unit is left open, units by number of rows (see `unit_rows`);
 - the number of rows (Gaussian), for a warning about δ;
 - the bounds of numbers (Gaussian; see `bounds`);
 - for each column of strings, the values whose noisy counts exceed a threshold (see
   `curator.noisy_threshold`).
 
-Under pure DP (δ = 0) only the bounds of numbers are released, with Laplace noise: releasing which
-strings occur needs a δ, so classes and categories must be given.
+Of a unit that weighs one, one row is used, drawn at random.
+
+Under pure DP (δ = 0) only units by number of rows and the bounds of numbers are released, with
+Laplace noise: releasing which strings occur needs a δ, so classes and categories must be given.
 """
 
 from __future__ import annotations
@@ -19,7 +22,8 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +33,7 @@ import numpy as np
 from privboost._core.checks import MAX_INT, check_file, check_text, is_writable
 from privboost._core.errors import BudgetError, DomainError, SchemaError
 from privboost._core.grid import CLIP_STEPS, Contribution
-from privboost._core.unit import Unit, column_of, unit_assumptions
+from privboost._core.unit import UNITS, Unit, column_of, unit_assumptions
 from privboost._core.warnings import delayed_warnings, warn_of_parameters
 from privboost.accounting.accountants import Accountant, GdpAccountant, PureAccountant
 from privboost.accounting.calibration import by_shares, calibrate
@@ -73,6 +77,7 @@ from privboost.domain_inference.partial_domain import (
     warn_of_objects,
     warn_of_untyped,
 )
+from privboost.domain_inference.unit_rows import learn_max_rows, plan_unit_rows
 from privboost.engine.backend import OpenBackend
 from privboost.engine.queries import COUNT, TreeSums
 from privboost.engine.updates import Start
@@ -88,8 +93,8 @@ _INDEX = re.compile(r"__index_level_[0-9]+__")
 """Name that pandas gives to an unnamed index in files; it is no feature."""
 _DELTA_SHARE = 0.5
 """The fraction of δ for thresholds."""
-PARTS = {"rows": 0.1, "numbers": 0.45, "words": 0.45}
-"""Shares of the budget (of μ²) by part; under pure DP numbers have all of it."""
+PARTS = {"units": 0.1, "rows": 0.1, "numbers": 0.45, "words": 0.45}
+"""Shares of the budget (of μ², under pure DP of ε) by part."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +119,8 @@ class InferencePlan:
         The releases by part, calibrated (or not yet).
     scale : str
         The scale of a number to predict whose bounds are inferred.
+    unit_is_open : bool
+        Whether `max_rows` of the unit is inferred, by the first release.
     """
 
     known: dict[str, Feature]
@@ -125,6 +132,7 @@ class InferencePlan:
     unit: Unit | None
     releases: tuple[Planned, ...]
     scale: str = "linear"
+    unit_is_open: bool = False
 
     @property
     def durations(self) -> tuple[str, ...]:
@@ -132,10 +140,11 @@ class InferencePlan:
         return tuple(name for name in self.numbers if self.kinds[name] == "duration")
 
     @property
-    def given(self) -> tuple[Feature | Target, ...]:
-        """The given features, and the target if it is given."""
+    def given(self) -> tuple[Feature | Target | Unit, ...]:
+        """The given features, and the target and the unit if they are given."""
         known = () if isinstance(self.target, str) else (self.target,)
-        return (*self.known.values(), *known)
+        unit = () if self.unit is None else (self.unit,)
+        return (*self.known.values(), *known, *unit)
 
     @property
     def target_name(self) -> str:
@@ -145,7 +154,7 @@ class InferencePlan:
     @property
     def contribution(self) -> Contribution:
         """The contribution of one protected unit."""
-        return Contribution(rows=1 if self.unit is None else self.unit.max_rows)
+        return _contribution(self.unit)
 
     @property
     def pure(self) -> bool:
@@ -242,9 +251,9 @@ def plan_inference(
         (strings if classes else numbers).append(target)
     if delta == 0 and strings:
         raise DomainError(categories_without_delta(strings, kinds, target))
-    if delta == 0 and not numbers:
+    if delta == 0 and not numbers and not part.unit_is_open:
         raise DomainError(NOTHING_TO_INFER)
-    contribution = Contribution(rows=1 if unit is None else unit.max_rows)
+    sizes = (_contribution(unit), len(numbers), len(strings), part.unit_is_open)
     return InferencePlan(
         known,
         tuple(numbers),
@@ -253,8 +262,9 @@ def plan_inference(
         known_target or target,
         kinds,
         unit,
-        _releases(contribution, len(numbers), len(strings), delta, threshold_delta),
+        _releases(*sizes, delta, threshold_delta),
         part.scale,
+        part.unit_is_open,
     )
 
 
@@ -283,21 +293,56 @@ def learn(
     """
     warn_of_objects([name for name in plan.strings if plan.kinds.get(name) == "object"])
     warn_of_untyped("untyped" in plan.kinds.values())
-    rule = UnitRule.of(plan.unit, stream.child("units"))
+    rule = UnitRule.of(_bounded(plan.unit), stream.child("units"))
+    max_rows = None
+    if plan.unit_is_open:
+        assert rule is not None
+        event = plan.releases[0].event
+        assert isinstance(event, GaussianRelease | LaplaceRelease)
+        counting = InferenceLoader((), (), replace(rule, counts_rows=True), table.columns[0])
+        own = stream.child("units by number of rows")
+        with _curator(plan, Load(counting, table), open_backend, ledger, own) as curator:
+            max_rows = learn_max_rows(curator, event)
     loader = InferenceLoader(plan.numbers, plan.strings, rule, table.columns[0], plan.durations)
-    backend = open_backend([Load(loader, table)])
+    own = stream.child("releases")
+    with _curator(plan, Load(loader, table), open_backend, ledger, own) as curator:
+        return _release(plan, curator, ledger, stream, max_rows)
+
+
+def _bounded(unit: Unit | None) -> Unit | None:
+    """Return the unit of which rows are used: one row of a unit that weighs one."""
+    return replace(unit, max_rows=1) if unit is not None and unit.weighting == UNITS else unit
+
+
+def _contribution(unit: Unit | None) -> Contribution:
+    """Return the bound of what one unit contributes to an inference."""
+    bounded = _bounded(unit)
+    return Contribution() if bounded is None else bounded.contribution()
+
+
+@contextmanager
+def _curator(
+    plan: InferencePlan, load: Load, open_backend: OpenBackend, ledger: Ledger, stream: KeyStream
+) -> Iterator[Curator]:
+    """Open rows, and start counting them."""
+    backend = open_backend([load])
     try:
-        curator = Curator(backend, ledger, stream.child("releases"), plan.contribution)
-        return _release(plan, curator, ledger, stream)
+        curator = Curator(backend, ledger, stream, plan.contribution)
+        curator.publish(Start(SQUARED_NUMBER.table(1.0, 1.0)))
+        yield curator
     finally:
         backend.close()
 
 
 def _release(
-    plan: InferencePlan, curator: Curator, ledger: Ledger, stream: KeyStream
+    plan: InferencePlan,
+    curator: Curator,
+    ledger: Ledger,
+    stream: KeyStream,
+    max_rows: int | None,
 ) -> tuple[Domain, float | None]:
-    curator.publish(Start(SQUARED_NUMBER.table(1.0, 1.0)))
-    events = iter(planned.event for planned in plan.releases)
+    """Make the other releases, and return the domain, with `max_rows` of its unit if inferred."""
+    events = iter([planned.event for planned in plan.releases[plan.unit_is_open :]])
     n = None
     if not plan.pure:
         event = next(events)
@@ -324,17 +369,26 @@ def _release(
     silent += [name for name, found in values.items() if not found and name in plan.features]
     warn_of_empty_columns(silent)
     identifier = f"{int(stream.child('lesson').words(1)[0]):016x}"
-    return _assemble(plan, bounds, values, identifier), n
+    return _assemble(plan, bounds, values, identifier, max_rows), n
 
 
 def _releases(
-    contribution: Contribution, numbers: int, strings: int, delta: float, threshold_delta: float
+    contribution: Contribution,
+    numbers: int,
+    strings: int,
+    unit_is_open: bool,
+    delta: float,
+    threshold_delta: float,
 ) -> tuple[Planned, ...]:
     if delta == 0:
-        return (Planned(plan_sizes(contribution, numbers, pure=True), 1),)
+        own: list[tuple[Event, str]] = [(plan_unit_rows(pure=True), "units")] * unit_is_open
+        own += [(plan_sizes(contribution, numbers, pure=True), "numbers")] * (numbers > 0)
+        whole = sum(PARTS[part] for _, part in own)
+        return tuple(Planned(event, 1).scaled(whole / PARTS[part]) for event, part in own)
     steps, rows = CLIP_STEPS * contribution.rows, contribution.rows
     count = GaussianRelease("the number of rows", 1.0, steps, 1, rows, (1.0,))
-    parts: list[tuple[Event, str]] = [(count, "rows")]
+    parts: list[tuple[Event, str]] = [(plan_unit_rows(pure=False), "units")] * unit_is_open
+    parts.append((count, "rows"))
     if numbers:
         parts.append((plan_sizes(contribution, numbers, pure=False), "numbers"))
     if strings:
@@ -365,6 +419,7 @@ def _assemble(
     bounds: Mapping[str, Bounds],
     values: Mapping[str, list[str]],
     identifier: str,
+    max_rows: int | None,
 ) -> Domain:
     reason = INFERRED_REASON + identifier
     features: list[Feature] = []
@@ -383,7 +438,11 @@ def _assemble(
         target = NumberTarget(target, bounds[target][:2], reason, plan.scale)
     elif isinstance(target, str):
         target = ClassTarget(target, _classes(values[target], plan.kinds[target]), reason=reason)
-    return Domain(tuple(features), target, plan.unit)
+    unit = plan.unit
+    if max_rows is not None:
+        assert unit is not None
+        unit = replace(unit, max_rows=max_rows, reason=reason)
+    return Domain(tuple(features), target, unit)
 
 
 def _classes(released: list[str], kind: str) -> tuple[Any, ...]:
@@ -473,9 +532,11 @@ def report_inference(
     ledger: Ledger, plan: InferencePlan, domain: Domain, seeded: bool
 ) -> PrivacyReport:
     """Return the report of an inference, with the identifiers of all inferences in the domain."""
-    assumed = (*_ASSUMED, *(unit_assumptions(plan.unit) if plan.unit else ()))
+    assumed = (*_ASSUMED, *(unit_assumptions(domain.unit) if domain.unit else ()))
     parameters = {"target": plan.target_name, "lessons": " ".join(sorted(domain.inferences))}
-    return write_report(ledger, plan.unit, assumed, seeded, parameters, plan.digest, "Domain.learn")
+    return write_report(
+        ledger, domain.unit, assumed, seeded, parameters, plan.digest, "Domain.learn"
+    )
 
 
 def _check(target: Any, task: Any, ledger: Any) -> None:

@@ -14,7 +14,8 @@ import numpy as np
 
 from privboost._core.checks import check_mapping, check_path, read_names
 from privboost._core.errors import DomainError
-from privboost._core.unit import Unit, column_of
+from privboost._core.grid import WEIGHT_STEPS
+from privboost._core.unit import UNITS, Unit, column_of
 from privboost._core.warnings import warn, warn_after_spending
 from privboost.accounting.formulas import round_up
 from privboost.accounting.ledger import Ledger
@@ -48,6 +49,8 @@ class PartialDomain:
         The scale of a number to predict whose bounds are inferred.
     leave_out : tuple of str
         Columns that are no features.
+    unit_is_open : bool
+        Whether `max_rows` of the unit is inferred; `unit` then has the largest there is.
     """
 
     features: dict[str, Feature]
@@ -57,6 +60,7 @@ class PartialDomain:
     scale: str
     unit: Unit | None
     leave_out: tuple[str, ...]
+    unit_is_open: bool = False
 
 
 def read_partial_domain(given: Mapping[str, Any], target: str) -> PartialDomain:
@@ -77,8 +81,9 @@ def read_partial_domain(given: Mapping[str, Any], target: str) -> PartialDomain:
         raise DomainError(f"given: the target is {declared['name']!r}, not {target!r}")
     task, scale, whole_target = _read_target(declared)
     payload["target"] = {"name": target} | (dict(declared) if whole_target else {"bounds": [0, 1]})
+    unit_is_open = False
     if given.get("unit"):
-        payload["unit"] = given["unit"]
+        payload["unit"], unit_is_open = _read_unit(given["unit"])
     domain = Domain.from_dict(payload)
     known = {f.name: f for f in domain.features} if features else {}
     left = read_names(given.get("leave_out") or [], "given: leave_out")
@@ -87,7 +92,7 @@ def read_partial_domain(given: Mapping[str, Any], target: str) -> PartialDomain:
         if name in named:
             raise DomainError(f"given: leave_out: {name!r} is given too")
     own = domain.target if whole_target else None
-    return PartialDomain(known, kinds, own, task, scale, domain.unit, left)
+    return PartialDomain(known, kinds, own, task, scale, domain.unit, left, unit_is_open)
 
 
 _SPARE = {"a feature": {"kind": "numeric", "bounds": [0, 1]}}
@@ -117,6 +122,18 @@ def _sort(features: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
         elif kind is not None or "kind" not in part:
             whole[name] = part  # reading it raises the error
     return whole, kinds
+
+
+def _read_unit(declared: Any) -> tuple[Any, bool]:
+    """Return a unit to read, and whether its `max_rows` is left open."""
+    if not isinstance(declared, Mapping) or declared.get("max_rows", 0) is not None:
+        return declared, False
+    if declared.get("weighting") != UNITS:
+        raise DomainError(
+            'given: unit.max_rows is learned where "weighting" is "units". Where rows weigh one, '
+            "noise grows in proportion to it, and more than 1 brings more noise than rows: give it"
+        )
+    return {**declared, "max_rows": WEIGHT_STEPS}, True
 
 
 def _read_target(declared: Mapping[str, Any]) -> tuple[str | None, str, bool]:

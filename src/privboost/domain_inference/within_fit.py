@@ -210,7 +210,7 @@ class DomainInference:
             return spare
         known = read_partial_domain(self.part, self.target)
         target, unit = known.target, known.unit
-        parts = (*known.features.values(), *([target] if target else []))
+        parts = [*known.features.values(), *([target] if target else []), *([unit] if unit else [])]
         if "privacy" in self.part or inferences_of(parts):
             raise DomainError(
                 "domain_given: a part was learned privately, which costs these rows more than this "

@@ -375,6 +375,8 @@ class VoteCounts(SumQuery, tag="VoteCounts"):
     def bound(self, contribution: Contribution) -> Bound:
         """Return the sensitivity: a row counts 1 for each feature."""
         cells = max(len(self.cells.parts), 1)
+        if contribution.shares_weight:
+            raise ValueError("votes are counted without weights, which rows of a unit share")
         return Bound(contribution.rows, cells, contribution.rows, 1, cells)
 
     def answer(self, shard: BaseShard) -> np.ndarray:
@@ -418,7 +420,7 @@ class LinearSums(Query, tag="LinearSums"):
 
         A row's vector is at most `VECTOR_STEPS` long, and its gradient at most `FACTOR_STEPS`.
         """
-        steps = FACTOR_STEPS * VECTOR_STEPS * contribution.rows
+        steps = FACTOR_STEPS * VECTOR_STEPS * contribution.unit_weight
         return Bound(steps, 1, contribution.rows, 1, self.n_terms)
 
     def answer(self, shard: BaseShard) -> np.ndarray:
@@ -471,7 +473,7 @@ class GramSums(Query, tag="GramSums"):
         long, at most `VECTOR_STEPS`².
         """
         touched = self.n_terms * (self.n_terms + 1) // 2
-        return Bound(VECTOR_STEPS**2 * contribution.rows, 1, contribution.rows, 1, touched)
+        return Bound(VECTOR_STEPS**2 * contribution.unit_weight, 1, contribution.rows, 1, touched)
 
     def answer(self, shard: BaseShard) -> np.ndarray:
         """Return the exact sum over the rows of one shard."""
@@ -502,5 +504,5 @@ def _need_statistics(statistics: tuple[str, ...]) -> None:
 
 def _bound_of_sums(cells: int, statistics: tuple[str, ...], contribution: Contribution) -> Bound:
     """Return the bound of sums to which a row adds its steps in a few cells of each statistic."""
-    steps, count = contribution.row_steps * contribution.rows, len(statistics)
+    steps, count = contribution.row_steps * contribution.unit_weight, len(statistics)
     return Bound(steps, cells, contribution.rows, count, cells * count)

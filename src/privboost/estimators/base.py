@@ -356,7 +356,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         inference = DomainInference(*own, seeded, backend, part, threshold_delta)
         spare = inference.stand_in(self._stand_in())
         self._check_target(spare)
-        stand_in = make_plan(Encoder.of(spare), given.row_bound, inference.rest)
+        stand_in = make_plan(Encoder.of(spare), given.row_bound(spare), inference.rest)
         inference.check_label_type(self._counterpart())
         inference.check_features(self._named_features())
         inference.check_weights()

@@ -69,13 +69,14 @@ class FitArguments:
     class_weight: Mapping[Any, float] | None = None
     classes: tuple[Any, ...] | None = None
 
-    @property
-    def row_bound(self) -> float | None:
-        """Largest weight of a row; None if all rows weigh the same."""
+    def row_bound(self, domain: Domain) -> float | None:
+        """Return the largest weight of a row; None if all rows weigh the same."""
+        shared = domain.unit is not None and domain.unit.shares_weight
+        bound = 1.0 if shared and self.weight_bound is None else self.weight_bound
         if self.class_weight is None:
-            return self.weight_bound
+            return bound
         largest = max(self.class_weight.values())
-        return largest if self.weight_bound is None else largest * self.weight_bound
+        return largest if bound is None else largest * bound
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,7 +227,8 @@ class Preparation:
         """Plan all releases, and calibrate the noise."""
         encoder = Encoder.of(domain_and_budget.domain)
         try:
-            plan: Plan = self._make_plan(encoder, self.given.row_bound, domain_and_budget.budget)
+            bound = self.given.row_bound(encoder.domain)
+            plan: Plan = self._make_plan(encoder, bound, domain_and_budget.budget)
             if self.given.class_weight is not None:
                 weights = weights_in_order(self.given.class_weight, domain_and_budget.domain.target)
                 plan = replace(plan, class_weight=weights)
@@ -308,11 +310,13 @@ class Preparation:
             texts.append(PUBLIC_CLASS_WEIGHTS)
         parts = (*domain.features, domain.target)
         named = {part.name: part.reason for part in parts if not inferences_of([part])}
-        if domain.unit is not None:
+        if domain.unit is not None and not inferences_of([domain.unit]):
             named[domain.unit.column] = domain.unit.reason
         texts += [f"public about {name!r}: {reason}" for name, reason in named.items() if reason]
         if inferences_of([domain.target]):
             texts.append(f"learned about {domain.target.name!r}: {domain.target.describe()}")
+        if domain.unit is not None and inferences_of([domain.unit]):
+            texts.append(f"learned about {domain.unit.column!r}: max_rows {domain.unit.max_rows}")
         return (*texts, *plan.assumptions)
 
 

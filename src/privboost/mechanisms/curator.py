@@ -83,7 +83,7 @@ class Curator:
         self._contribution = contribution
         self._noise_part = part
         self._releases = 0
-        self._payments = Payments(backend, contribution.weighted)
+        self._payments = Payments(backend, contribution)
         self._group: _Group | None = None
         self._terms: Terms | None = None
         self._put_aside: Sample | None = None

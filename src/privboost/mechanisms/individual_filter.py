@@ -17,7 +17,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from privboost._core.grid import BUDGET_STEPS, CLIP_STEPS, WEIGHT_CLASSES
+from privboost._core.grid import BUDGET_STEPS, CLIP_STEPS, WEIGHT_CLASSES, Contribution
 from privboost.accounting.individual_budgets import IndividualBudget
 from privboost.accounting.noisy_sums import GaussianRelease
 from privboost.engine.backend import Backend
@@ -39,24 +39,33 @@ def charge_table(
     event: GaussianRelease,
     loss: LossTable,
     statistics: tuple[str, ...],
-    weighted: bool,
+    contribution: Contribution,
 ) -> np.ndarray:
     """Return the cost of a release for each kind of row, in steps of `BUDGET_STEPS` a budget.
 
-    An int32 array of shape (weight classes + 1, or 1; 3; size), rounded up.
+    An int32 array of shape (weight classes + 1, or 1; 3; size), rounded up. Rows that share the
+    weight of a unit are charged as if each had all of it: a unit's charge is then at most the mean
+    of its rows' charges.
     """
     if not budget.admits(event):
         raise ValueError(f"{event.what}: not a release that this budget covers")
-    return _in_steps(budget.part(event, _shares(loss, event, statistics, weighted)))
+    return _in_steps(budget.part(event, _shares(loss, event, statistics, contribution)))
 
 
 def _shares(
-    loss: LossTable, event: GaussianRelease, statistics: tuple[str, ...], weighted: bool
+    loss: LossTable,
+    event: GaussianRelease,
+    statistics: tuple[str, ...],
+    contribution: Contribution,
 ) -> np.ndarray:
     """Return the share of the squared sensitivity by weight class, kind of row and state."""
     parts = zip(event.shares, statistics, strict=True)
     share = sum(part * (loss.statistic(name) / CLIP_STEPS) ** 2 for part, name in parts)
-    weight = np.arange(WEIGHT_CLASSES + 1) / WEIGHT_CLASSES if weighted else np.ones(1)
+    weight = np.ones(1)
+    if contribution.weighted:
+        weight = np.arange(WEIGHT_CLASSES + 1) / WEIGHT_CLASSES
+    if contribution.shares_weight:
+        weight = np.ones(WEIGHT_CLASSES + 1)
     return np.minimum(weight[:, None, None] ** 2 * share * (1 + 1e-12), 1.0)
 
 
@@ -78,8 +87,8 @@ class Payments:
     It spends nothing: the curator charges the ledger before it opens a budget or charges rows.
     """
 
-    def __init__(self, backend: Backend, weighted: bool) -> None:
-        self._backend, self._weighted = backend, weighted
+    def __init__(self, backend: Backend, contribution: Contribution) -> None:
+        self._backend, self._contribution = backend, contribution
         self._budgets: list[IndividualBudget] = []
         self._closed = False
         self._loss: LossTable | None = None
@@ -132,7 +141,7 @@ class Payments:
         kind = (event, query.statistics)
         if kind not in self._prices:
             tables = [
-                charge_table(budget, event, self._loss, query.statistics, self._weighted)
+                charge_table(budget, event, self._loss, query.statistics, self._contribution)
                 for budget in self._budgets
             ]
             self._backend.apply(Price(self._next_price, tuple(tables)))

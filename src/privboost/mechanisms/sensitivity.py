@@ -131,7 +131,7 @@ def eigenvalue_bound(query: GramSums, contribution: Contribution) -> Bound:
     the rounding of float64, for tables of fewer than `EIGENVALUE_ROWS` rows.
     """
     steps = VECTOR_STEPS**2 + EIGENVALUE_STEPS * query.n_coordinates
-    return Bound(steps * contribution.rows, 1, contribution.rows, 1, 1)
+    return Bound(steps * contribution.unit_weight, 1, contribution.rows, 1, 1)
 
 
 def texts_bound(columns: int, contribution: Contribution) -> Bound:

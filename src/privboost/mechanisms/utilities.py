@@ -77,6 +77,8 @@ class SplitGain:
     candidates lie within [−3, 1], whichever side the row falls on: a range of 4 for each row. A row
     of weight 0 changes nothing.
 
+    The rows of a unit that share one weight add up to w = 1, and have a range of 4 together.
+
     Rounding: scores are computed in float64 and rounded down to steps of 2⁻²⁰. Seven operations err
     by 2⁻⁵³ each, relatively (the sums as float64 among them), and a score is at most the number of
     rows, below `MAX_SPLIT_ROWS`; so it errs by less than 2³⁸ · 2⁻⁵⁰, 256 steps, and by 1 more in
@@ -112,8 +114,8 @@ class SplitGain:
         return out
 
     def range(self, contribution: Contribution) -> int:
-        """Return 4 for each row, plus rounding."""
-        return (4 * SCORE + ROUNDING) * contribution.rows
+        """Return 4 for each row of full weight, plus rounding for each row."""
+        return 4 * SCORE * contribution.unit_weight + ROUNDING * contribution.rows
 
 
 @compiled

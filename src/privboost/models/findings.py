@@ -336,7 +336,8 @@ def _delta(view: _View) -> Iterator[Finding]:
     rows = model.scores.least_rows()
     if rows is None or view.noiseless:
         return
-    units = rows / (1 if model.domain.unit is None else model.domain.unit.max_rows)
+    unit = model.domain.unit
+    units = rows / (1 if unit is None else unit.contribution().unit_weight)
     if privacy.delta * units >= _DELTA_PART:
         text = (
             f"delta is {privacy.delta:.2g}, and noisy counts amount to {units:.2g} protected "

@@ -262,12 +262,12 @@ def plan_lazybb(
     budget. `given` has the estimator's parameters, and `n_rows` is the public number of rows, where
     defaults follow it.
     """
-    basis = PlanBasis(encoder, None, budget, given["accountant"])
-    if basis.contribution.rows > 1:
+    if encoder.domain.unit is not None and encoder.domain.unit.max_rows > 1:
         raise ValueError(
             "units of several rows: smooth boosting protects the replacement of one row; give the "
             "domain a unit with max_rows 1, or none"
         )
+    basis = PlanBasis(encoder, None, budget, given["accountant"])
     settings = _read(given, encoder, budget, n_rows)
     check_candidates(settings.n_candidates, encoder)
     nodes = settings.n_splits + 1 if settings.learner == "tree" else 1

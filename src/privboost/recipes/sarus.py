@@ -257,7 +257,8 @@ def _check(
     check_candidates(settings.n_candidates, encoder, settings.sketch_bins)
     if settings.leaves == "means" and weight_bound is not None:
         raise ValueError(
-            'leaves="means" takes no sample_weight: the bound of a mean is proved for whole counts'
+            'leaves="means" takes no sample_weight, and no rows that share the weight of a unit '
+            '(weighting="units"): the bound of a mean is proved for whole counts'
         )
     limit = settings.gradient_filter
     if limit is not None and limit >= step.gradient_clip:

@@ -249,6 +249,10 @@ class PlanBasis:
     accountant: str
     loss: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.weight_bound is None and self.contribution.weighted:
+            raise ValueError("rows that share the weight of a unit have weights")
+
     @cached_property
     def task(self) -> Task:
         """Learning task."""
@@ -257,15 +261,14 @@ class PlanBasis:
     @cached_property
     def contribution(self) -> Contribution:
         """Bound of one protected unit's contribution."""
-        unit = self.encoder.domain.unit
-        rows = 1 if unit is None else unit.max_rows
-        return Contribution(weighted=self.weight_bound is not None, rows=rows)
+        unit, weighted = self.encoder.domain.unit, self.weight_bound is not None
+        return Contribution(weighted) if unit is None else unit.contribution(weighted)
 
     @property
     def bound(self) -> dict[str, Any]:
         """Bound of one protected unit's contribution to sums of clipped rows, as events take it."""
-        rows = self.contribution.rows
-        return {"steps": self.contribution.row_steps * rows, "rows": rows}
+        own = self.contribution
+        return {"steps": own.row_steps * own.unit_weight, "rows": own.rows}
 
     @property
     def n_numbers(self) -> int:
