@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from privboost._core.grid import CLIP_STEPS, Contribution
+from privboost._core.grid import CLIP_STEPS, Contribution, SharedContribution
 from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease
 from privboost.data.rows import Codes, Layout, Rows, join
 from privboost.engine.backend import LocalBackend
@@ -239,6 +239,16 @@ def test_events_that_understate_the_bound_are_refused(rows, weighted):
     gaussian = GaussianRelease("sums", 1.0, bound.steps, bound.cells, rows, shares)
     with pytest.raises(ValueError, match="understates"):  # absolute values do not bound lengths
         check_sum_sensitivity(query, gaussian, contribution)
+
+
+def test_rows_that_share_a_weight_move_sums_by_one_row():
+    cells = CellMap.of_feature(0, np.arange(40))
+    for query in (SoftmaxSums(7, 2**22, 2**21, cells=cells), LabelCounts(7)):
+        one, shared = (
+            query.bound(each) for each in (Contribution(True), SharedContribution(True, 9))
+        )
+        assert shared.steps == one.steps
+        assert shared.rows == 9
 
 
 def test_steps_of_each_output_are_rounded_up():

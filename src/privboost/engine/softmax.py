@@ -111,7 +111,7 @@ class SoftmaxQuery(SumQuery):
         """
         if self.sample is not None:
             raise ValueError("nothing is proved for samples of softmax statistics")
-        length = contribution.row_steps * contribution.rows
+        length = contribution.row_steps * contribution.unit_weight
         steps = steps_of_each(length, self.n_outputs, self.absolute)
         cells = parts * self.n_outputs
         kind = PureBound if self.absolute else Bound
@@ -282,4 +282,4 @@ def _is_whole(value: object, least: int, most: int) -> bool:
 def _bound_of_counts(query: SumQuery, contribution: Contribution) -> Bound:
     if query.sample is not None:
         raise ValueError("nothing is proved for samples of classes")
-    return Bound(contribution.row_steps * contribution.rows, 1, contribution.rows, 1, 1)
+    return Bound(contribution.row_steps * contribution.unit_weight, 1, contribution.rows, 1, 1)
