@@ -181,12 +181,16 @@ class SoftmaxScale(Scale):
 
     @classmethod
     def begin(cls, curator: Curator, plan: ScaledPlan, target_range: TargetRange) -> Self:
-        """See `Scale.begin`.
+        """See `Scale.begin`."""
+        return cls.of(plan, release_class_counts(curator, plan, plan.first_release))
+
+    @classmethod
+    def of(cls, plan: ScaledPlan, counts: ClassCounts) -> Self:
+        """Return the scale of noisy counts by class.
 
         The clip grows as that of log-odds does. Effects on each of K like classes are found with
         the noise of one, and are K times as many: so weights are the root of a sum of squares.
         """
-        counts = release_class_counts(curator, plan, plan.first_release)
         classes, rows = plan.task.n_outputs, float(counts.rows[0])
         noise = plan.pooled_noise * math.sqrt(2)  # gradients are that much longer than the clip
         strength = rows / max(noise * plan.n_measured, 1e-300)
