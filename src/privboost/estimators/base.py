@@ -546,7 +546,7 @@ class PrivateSurvival(PrivateEstimator):
         """
         declared = self.public_rows if public_rows is None else public_rows
         warn_of_score(declared, self.random_state is not None)
-        return self._fitted().concordance(X, y)
+        return self._fitted().score(X, y, public_rows=True)
 
     def _run_settings(self) -> RunSettings:
         if self.domain is None:

@@ -821,21 +821,14 @@ class Model(DeclaredState):
 
         warn_of_exact_score(public_rows)
         if isinstance(self.domain.target, SurvivalTarget):
-            return self.concordance(X, y)
+            return self._concordance(X, y)
         measure = accuracy_score if isinstance(self.domain.target, ClassTarget) else r2_score
         return float(measure(y, self.predict(X), sample_weight=sample_weight))
 
-    def concordance(self, X: Any, y: Any = None) -> float:
-        """Return Harrell's concordance of predicted survival times, exactly: for public rows.
-
-        Parameters
-        ----------
-        X, y
-            As `fit` takes them; see `models.survival.concordance` for the measure.
-        """
+    def _concordance(self, X: Any, y: Any) -> float:
+        """Return the concordance of predicted survival times, exactly: see `score`."""
         target = self.domain.target
-        if not isinstance(target, SurvivalTarget):
-            raise AttributeError("concordance: the target is no survival time")
+        assert isinstance(target, SurvivalTarget)
         domain = replace(self.domain, unit=None)
         table, roles = open_source(domain, X, y, None)
         assert roles.event is not None
