@@ -1049,7 +1049,7 @@ def test_sets_hold_a_little_more_often_than_they_say(names):
 
 
 def test_sets_that_hold_all_classes_are_found(tmp_path):
-    few = fit_classes(frame=table_of_classes(100), interactions=False)
+    few = fit_classes(frame=table_of_classes(40), interactions=False)
     (found,) = [one for one in few.model_.findings() if one.kind == "wide intervals"]
     assert "hold all classes" in found.text
     assert few.predict_set(table_of_classes(5), 0.9).all()
