@@ -81,6 +81,7 @@ def test_every_estimator_answers_all_of_them(name):
         (PrivBoostRegressor, "tweedie_variance_power", "here it is power"),
         (PrivBoostRegressor, "offset", "here it is exposure: .* a log link, is the only offset"),
         (PrivBoostClassifier, "base_margin", "here it is init_share: .* no row has one of its own"),
+        (SBDTRegressor, "exposure", "PrivBoostRegressor alone takes an exposure"),
         (SBDTRegressor, "max_delta_step", "here it is leaf_clip"),
         (PrivBoostRegressor, "aft_loss_distribution_scale", "PrivBoostSurvival"),
     ],

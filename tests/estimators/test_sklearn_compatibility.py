@@ -200,6 +200,7 @@ ESTIMATORS = [
     [
         (((), {"eps": 1}), " has no parameter 'eps'; did you mean 'epsilon'?"),
         (((), {"n_estimator": 1}), " has no parameter 'n_estimator'; did you mean 'n_estimators'?"),
+        (((), {"huber_delta": 1}), " has no parameter 'huber_delta'; there are epsilon, delta"),
         (((), {"colour": 1}), " has no parameter 'colour'; there are epsilon, delta, domain, "),
         (
             ((1, 0.1, None, 4), {}),
@@ -266,3 +267,17 @@ def test_a_column_written_in_another_way_is_named():
     frame = make_frame(5).rename(columns={"age": "Age"})
     with pytest.raises(SchemaError, match=r"no column 'age' \(did you mean 'Age'\?\)"):
         PrivBoostClassifier(1.0, 1e-6, make_domain()).fit(frame)
+
+
+def test_columns_of_the_domain_that_are_there_are_not_suggested_for_another():
+    domain = Domain.from_dict(
+        {
+            "version": 1,
+            "features": {name: {"kind": "numeric", "bounds": [0, 1]} for name in ("age", "ages")},
+            "target": {"name": "aged", "bounds": [0, 1]},
+        }
+    )
+    for absent in ("age", "ages", "aged"):
+        frame = pd.DataFrame({name: [0.5] for name in ("age", "ages", "aged") if name != absent})
+        with pytest.raises(SchemaError, match=f"the table has no column '{absent}'; it has 'age"):
+            PrivBoostRegressor(1.0, 1e-6, domain).fit(frame)

@@ -15,6 +15,7 @@ from privboost import (
     PrivBoostRegressor,
     SarusXGBClassifier,
     SBDTClassifier,
+    SBDTRegressor,
     Unit,
 )
 from privboost.models.model import model_bytes, read_model
@@ -134,7 +135,7 @@ def test_labels_are_looked_at_where_their_span_was_learned():
     narrow = numbers({"name": "t", "bounds": [0, 100]}, x=(0, 1))
     model = PrivBoostRegressor(3.0, domain=narrow, random_state=1).fit(frame)
     texts = [finding.text for finding in model.model_.findings() if finding.kind == "label bounds"]
-    assert any("reach the lower bound 0" in text for text in texts)
+    assert not any("reach" in text for text in texts)  # 0 is a natural bound
     assert any("the bounds are 0 and 100" in text for text in texts)
     fits = PrivBoostRegressor(3.0, domain=narrow, span_share=0.0, random_state=1).fit(frame)
     assert "label bounds" not in found(fits)
@@ -197,3 +198,66 @@ def test_public_rows_have_no_noise_to_stand_out_from():
 def test_a_number_without_bounds_to_doubt_is_left_alone():
     model = PrivBoostRegressor(20.0, domain=make_domain(NUMBER), random_state=1)
     assert "wide bounds" not in found(model.fit(make_frame(1000, target=NUMBER)))
+
+
+def bounded(labels, high, kind=PrivBoostRegressor, low=0, **more):
+    frame = pd.DataFrame({"x": np.arange(len(labels)) % 7 / 6, "t": labels})
+    domain = numbers({"name": "t", "bounds": [low, high]}, x=(0, 1))
+    how = {"n_estimators": 3, "random_state": 1} | more
+    model = kind(2.0, 1e-6, domain, **how).fit(frame).model_
+    assert read_model(model_bytes(model), "file").findings() == model.findings()
+    return [finding.text for finding in model.findings() if finding.kind == "label bounds"]
+
+
+COUNTS = np.random.default_rng(5).negative_binomial(1, 0.25, 20_000)  # 3 on average, up to some 40
+
+
+@pytest.mark.parametrize("more", [{}, {"loss": "poisson"}, {"loss": "quantile"}])
+@pytest.mark.parametrize("kind", [PrivBoostRegressor, SBDTRegressor])
+def test_counts_that_pile_up_at_a_bound_are_named(kind, more):
+    """The range fills both ends of bounds that are too narrow."""
+    (text,) = bounded(COUNTS, 5, kind, **more)
+    assert 0.2 < int(text.removeprefix("about ")[:2]) / 100 < 0.36  # a log link has wide cells
+    assert "at the upper bound 5, or near it: if there are larger labels" in text
+
+
+@pytest.mark.parametrize("more", [{}, {"loss": "poisson"}, {"loss": "quantile"}])
+@pytest.mark.parametrize("high", [30, 60])
+def test_bounds_that_hold_all_counts_are_not_named(more, high):
+    assert not bounded(COUNTS, high, **more)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.arange(8000) % 2,
+        np.arange(8000) % 6,
+        np.random.default_rng(1).uniform(0, 5, 8000),
+        np.random.default_rng(1).normal(2.5, 0.8, 8000).clip(0, 5),
+    ],
+    ids=["two values", "grades", "even", "normal"],
+)
+def test_labels_that_reach_their_bounds_by_nature_are_not_named(labels):
+    assert not bounded(labels, float(labels.max().round()))
+
+
+def test_labels_that_pile_up_below_are_named():
+    labels = np.random.default_rng(1).normal(2, 1, 8000)
+    (text,) = bounded(labels, 6, low=1.5)
+    assert "at the lower bound 1.5, or near it: if there are smaller labels" in text
+
+
+@pytest.mark.parametrize("kind", [PrivBoostClassifier, SBDTClassifier])
+def test_flags_are_not_said_to_have_wide_bounds(kind):
+    """Flags declared as numbers have all they need; bounds of a small share may be too wide."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"flag": rng.binomial(1, 0.08, 8000)})
+    frame["share"] = rng.beta(1, 300, 8000)
+    frame["t"] = rng.binomial(1, 0.3 + 0.4 * frame["flag"])
+    domain = numbers(flag=(0, 1), share=(0, 1))
+    model = kind(3.0, 1e-6, domain, n_estimators=40, random_state=1).fit(frame).model_
+    wide = [finding.text for finding in model.findings() if finding.kind == "wide bounds"]
+    assert all(text.split(":")[0] == "share" or "unless 0 and 1" in text for text in wide)
+    if kind is PrivBoostClassifier:
+        (text,) = wide
+        assert text.startswith("share: ")

@@ -271,6 +271,7 @@ def test_without_constraints_the_model_is_the_same(kind):
     ("monotone", "words"),
     [
         ({"nobody": 1}, "no feature 'nobody'"),
+        ({"aeg": 1}, "no feature 'aeg'; did you mean 'age'"),
         ({"job": 1}, "is a category"),
         ({"age": 2}, "must map names"),
         ({"age": "up"}, "must map names"),
@@ -304,6 +305,7 @@ def test_beyond_two_classes_it_is_refused(kind):
     [
         ({"job": 1}, {"target": {"classes": [0, 1]}}, "is a category"),
         ({"nobody": 1}, {"target": {"classes": [0, 1]}}, "no feature 'nobody'"),
+        ({"aeg": 1}, {"target": {"classes": [0, 1]}}, "columns of the table; did you mean 'age'"),
         ({"age": 1}, None, "say in classes"),
     ],
 )

@@ -253,12 +253,24 @@ def test_targets_that_a_log_link_does_not_fit_are_refused(loss):
         ({"loss": "cubic"}, "loss must be"),
         ({"loss": "tweedie", "power": 2.0}, "power must be a finite number above 1 and below 2"),
         ({"loss": "quantile", "quantile": 1.0}, "quantile must be a finite number above 0"),
+        ({"loss": None, "quantile": 0.9}, 'quantile is for loss="quantile", and the loss is "squ'),
+        ({"loss": "absolute", "quantile": 0.9}, 'quantile is for loss="quantile", and the loss is'),
+        ({"loss": "poisson", "power": 1.2}, 'power is for loss="tweedie", and the loss is "poiss'),
     ],
 )
 def test_parameters_that_mean_nothing_are_refused(how, message):
     frame, _ = table(50)
     with pytest.raises(ValueError, match=message):
         fitted(frame=frame, **how)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_parameter_without_its_loss_is_refused(kind):
+    frame, _ = table(50)
+    with pytest.raises(ValueError, match="quantile is for loss"):
+        fitted("squared", frame, kind=kind, quantile=0.9)
+    with pytest.raises(ValueError, match="power is for loss"):
+        fitted("squared", frame, kind=kind, power=1.2)
 
 
 def test_recipes_without_a_loss_name_those_that_have_it():
@@ -438,6 +450,7 @@ def test_exposures_with_other_parameters(more):
         ({"loss": "squared"}, "exposure needs a loss with a log link"),
         ({"loss": None}, "exposure needs a loss with a log link"),
         ({"exposure": "no"}, "exposure must name a feature of the domain"),
+        ({"exposure": "prat"}, "'prat' does not; did you mean 'part'"),
         ({"exposure": 3}, "exposure must name a feature of the domain"),
         ({"exposure": "job"}, "must be numeric, with a lower bound above 0"),
         ({"exposure": "age"}, "must be numeric, with a lower bound above 0"),
@@ -448,6 +461,45 @@ def test_exposures_that_mean_nothing_are_refused(more, message):
     frame, _ = exposed_table(50)
     with pytest.raises(ValueError, match=message):
         with_exposure(frame, **more)
+
+
+@pytest.mark.parametrize("name", ["part", "x"])
+def test_the_rest_of_a_domain_is_learned_beside_an_exposure(name):
+    """The stand-in of a domain has a feature of that name, whatever its own ones are called."""
+    frame, _ = exposed_table(4000)
+    frame = frame.rename(columns={"part": name})
+    model = PrivBoostRegressor(8.0, 1e-6, loss="poisson", exposure=name, random_state=3)
+    model.set_params(domain_given={"features": {name: EXPOSED["part"]}}).fit(frame, "visits")
+    assert model.privacy_.epsilon <= 8
+    assert model.predict(frame).sum() / frame["visits"].sum() == pytest.approx(1, abs=0.25)
+    ratio = model.predict(frame.assign(**{name: 2.0})) / model.predict_rate(frame)
+    np.testing.assert_allclose(ratio, 2, rtol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (None, "exposure: 'part' needs bounds above 0 from public knowledge"),
+        ({"features": {"part": {"kind": "numeric", "bounds": None}}}, "needs bounds above 0"),
+        ({"features": {"part": {"kind": "numeric", "bounds": [0, 2]}}}, "a lower bound above 0"),
+        (
+            {"features": {"part": EXPOSED["part"]}, "leave_out": ["age", "job"]},
+            "the domain has no other feature",
+        ),
+    ],
+)
+def test_an_exposure_beside_a_learned_domain_is_checked_before_anything_is_spent(
+    given, message, tmp_path
+):
+    frame, _ = exposed_table(50)
+    ledger = tmp_path / "ledger"
+    how = {"loss": "poisson", "exposure": "part", "random_state": 3, "ledger": ledger}
+    model = PrivBoostRegressor(1.0, 1e-6, domain_given=given, **how)
+    with pytest.raises(ValueError, match=message):
+        model.fit(frame, "visits")
+    with pytest.raises(ValueError, match="there is no feature 'year' among the columns"):
+        model.set_params(exposure="year", domain_given=None).fit(frame, "visits")
+    assert not ledger.exists()
 
 
 def test_a_model_without_an_exposure_has_no_rate(counted):

@@ -21,6 +21,7 @@ from privboost import (
     SBDTRegressor,
     SchemaError,
     SurvivalTarget,
+    evaluate,
     export_model,
     load_model,
     recommend,
@@ -36,6 +37,7 @@ from privboost.losses.base import LossTable, within_steps
 from privboost.losses.log_logistic import LogLogistic
 from privboost.models.model import model_bytes, read_model
 from privboost.models.survival import concordance
+from privboost.recipes.common.label_shares import shares_of_times
 from privboost.recipes.common.survival_scale import Belief, EventCounts
 from privboost.trees.tree import stump
 from tests.export.test_onnx import run_onnx
@@ -420,3 +422,60 @@ def test_on_the_command_line(tmp_path):
     assert "concordance" in found
     own = ("train", rows, *how, "--model", tmp_path / "n", "--recipe", "sbdt")
     run(*own, error="is for classes or a number; the target is a survival time")
+
+
+@pytest.mark.parametrize(
+    ("code", "about"),
+    [
+        (lambda died: np.where(died, 2, 1), "hardly any were censored"),
+        (lambda died: 1, "hardly any were censored"),
+        (lambda died: died & False, "nearly all were censored"),
+    ],
+    ids=["coded 1 and 2", "all", "none"],
+)
+def test_events_of_one_kind_are_named(code, about):
+    frame, _ = table(6000)
+    model = fitted(frame.assign(died=code(frame["died"])), n_estimators=4).model_
+    (text,) = [one.text for one in model.findings() if one.kind == "events"]
+    assert about in text
+    assert read_model(model_bytes(model), "file").findings() == model.findings()
+
+
+@pytest.mark.parametrize("bounds", [[0.05, 20], [0.05, 23], [1, 10]])
+def test_times_are_not_said_to_reach_their_bounds(bounds):
+    """Rows that live to the end of a study are censored there."""
+    frame, _ = table(6000)
+    domain = DOMAIN | {"target": TARGET | {"bounds": bounds}}
+    found = {one.kind for one in fitted(frame, domain=domain, n_estimators=4).model_.findings()}
+    assert not {"events", "label bounds"} & found
+
+
+def test_events_in_words_leave_no_rows():
+    frame, _ = table(3000)
+    words = frame.assign(died=np.where(frame["died"], "dead", "alive"))
+    model = fitted(words, n_estimators=4).model_
+    (text,) = [one.text for one in model.findings() if one.kind == "no rows"]
+    assert "events none of true, false, 1 and 0" in text
+    found = evaluate(model, words, epsilon=3.0, random_state=1).findings()
+    assert [one.text for one in found] == [text]
+
+
+def test_times_that_are_all_too_short_are_named():
+    frame, _ = table(6000)
+    model = fitted(frame.assign(days=-frame["days"]), n_estimators=4).model_
+    (text,) = [one.text for one in model.findings() if one.kind == "label bounds"]
+    assert "about 100% of rows seem to lie at the lower bound 0.05" in text
+
+
+def test_shares_of_labels_in_a_file_are_checked(trained):
+    scores = replace(trained[0].model_.scores, label_shares=np.array([2.0, -1.0, 0.0]))
+    with pytest.raises(ModelFileError, match="label_shares"):
+        read_model(model_bytes(replace(trained[0].model_, scores=scores)), "file")
+
+
+@pytest.mark.parametrize(("noise", "rows", "said"), [(10.0, 5000.0, 1), (40.0, 5000.0, 0)])
+def test_noise_that_may_hide_censored_rows_says_nothing(noise, rows, said):
+    counts = np.zeros((24, 2))
+    counts[:, 1] = rows / 24
+    found = shares_of_times(counts, noise * 2, True)
+    assert (found is not None) == said

@@ -257,12 +257,16 @@ def listed(labels: Iterable[Any], between: str = ", ", marks: str = _MARKS) -> s
     return between.join(in_quotes(label, marks) for label in labels)
 
 
+_NEAR = 0.65
+"""Least likeness of a suggestion: that of delta for huber_delta, say, is worse than none."""
+
+
 def did_you_mean(name: Any, names: Sequence[str]) -> str:
     """Return "did you mean …?" with the nearest of several names, or ""."""
     small = {known.lower(): known for known in reversed(names)}
     own = str(name).lower()
     begun = [known for known in names if len(own) > 1 and known.lower().startswith(own)]
-    near = begun or [small[word] for word in get_close_matches(own, small, n=1)]
+    near = begun or [small[word] for word in get_close_matches(own, small, n=1, cutoff=_NEAR)]
     return f"did you mean {near[0]!r}?" if near else ""
 
 

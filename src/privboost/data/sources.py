@@ -238,7 +238,7 @@ def check_columns_present(table: Table, names: Sequence[str]) -> None:
             "separator right?"
         )
     has = ", ".join(map(repr, table.columns[:20])) + (" …" if len(table.columns) > 20 else "")
-    hint = did_you_mean(absent[0], list(map(str, table.columns)))
+    hint = did_you_mean(absent[0], [str(own) for own in table.columns if own not in names])
     hint = f" ({hint})" if hint and len(absent) == 1 else ""
     raise SchemaError(f"the table has no column {listed}{hint}; it has {has or 'no columns'}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from privboost._core.checks import check_share
+from privboost._core.checks import check_share, did_you_mean
 from privboost._core.errors import DomainError, SchemaError
 from privboost._core.grid import CLIP_STEPS
 from privboost._core.unit import Unit
@@ -21,6 +22,7 @@ from privboost.accounting.ledger import Ledger
 from privboost.accounting.noisy_sums import GaussianRelease
 from privboost.accounts.account import PendingCharge
 from privboost.data.domain import Domain, inferences_of
+from privboost.data.features import Feature
 from privboost.data.sources import attach_columns, check_columns_present, check_weight_column
 from privboost.data.table import Table
 from privboost.data.targets import ClassTarget
@@ -127,7 +129,12 @@ class DomainInference:
         features = self.plan(self.budget.delta).features if names else ()
         for name in names:
             if name not in features:
-                raise ValueError(f"there is no feature {name!r} among the columns of the table")
+                # The first line of a text file may be a record.
+                hint = "" if self.table.is_text else did_you_mean(name, features)
+                end = f"; {hint}" if hint else ""
+                raise ValueError(
+                    f"there is no feature {name!r} among the columns of the table{end}"
+                )
 
     def check_numbers(self, parameter: str, names: Sequence[str]) -> None:
         """Raise ValueError for features that will be categorical; types of columns are public."""
@@ -135,6 +142,18 @@ class DomainInference:
         for name in names:
             if name in plan.strings or (name in plan.known and not plan.known[name].ordered):
                 raise ValueError(f"{parameter}: {name!r} is a category, and has no order")
+
+    def given_feature(self, parameter: str, name: str) -> tuple[Feature, int]:
+        """Return a given feature, and the number of all; raise ValueError if it is not given."""
+        plan = self.plan(self.budget.delta)
+        if name not in plan.known:
+            example = {"features": {name: {"kind": "numeric", "bounds": [0.01, 1]}}}
+            raise ValueError(
+                f"{parameter}: {name!r} needs bounds above 0 from public knowledge, since learned "
+                f"ones may reach 0; for example domain_given={json.dumps(example)}, and the rest "
+                "of the domain is learned"
+            )
+        return plan.known[name], len(plan.features)
 
     def check_two_classes(self, parameter: str) -> None:
         """Raise ValueError if the number of classes must be inferred."""

@@ -105,6 +105,12 @@ _ANSWERS = (
         "estimators of PrivBoost alone take groups of features that interact",
     ),
     _Answer(
+        "exposure",
+        ("exposure",),
+        "",
+        "PrivBoostRegressor alone takes an exposure",
+    ),
+    _Answer(
         "interactions",
         ("interactions", "products"),
         "",

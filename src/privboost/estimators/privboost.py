@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from privboost.data.domain import Domain
 from privboost.data.encoding import Encoder
+from privboost.data.features import NumericFeature
+from privboost.domain_inference.within_fit import DomainInference
 from privboost.estimators.base import LogisticClassifier, PrivateRegressor, PrivateSurvival
 from privboost.estimators.mixins import MonotoneEstimator
 from privboost.estimators.parameters import (
@@ -17,11 +20,13 @@ from privboost.estimators.parameters import (
     constructor,
     documented,
 )
+from privboost.estimators.preparation import FitArguments, MakePlan
 from privboost.mechanisms.curator import Curator
 from privboost.models.additive import AdditiveScores
 from privboost.models.interactions import InteractionScores
 from privboost.randomness.keystream import KeyStream, public_generator
 from privboost.recipes.common.allowed_interactions import named_in
+from privboost.recipes.common.exposure import check_exposure_feature
 from privboost.recipes.common.plan import Budget
 from privboost.recipes.common.target_range import TargetRange
 from privboost.recipes.privboost import (
@@ -52,7 +57,28 @@ class PrivBoostEstimator(MonotoneEstimator):
         return [
             *super()._named_features(),
             *named_in(self.interactions, self.interaction_constraints),
+            *self._named_exposure(),
         ]
+
+    def _named_exposure(self) -> list[str]:
+        name = getattr(self, "exposure", None)  # classes and survival times have none
+        return [name] if isinstance(name, str) and name else []
+
+    def _stand_in(self) -> Domain:
+        spare = super()._stand_in()
+        for name in self._named_exposure():
+            others = tuple(each for each in spare.features if each.name != name)
+            others = others or (NumericFeature(f"not {name}", (0, 1)),)
+            spare = Domain((*others, NumericFeature(name, (0.5, 1))), spare.target)
+        return spare
+
+    def _inference(
+        self, given: FitArguments, make_plan: MakePlan, budget: Budget
+    ) -> tuple[DomainInference, Any]:
+        inference, plan = super()._inference(given, make_plan, budget)
+        for name in self._named_exposure():
+            check_exposure_feature(*inference.given_feature("exposure", name))
+        return inference, plan
 
     def _boost(
         self,

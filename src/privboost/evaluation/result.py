@@ -367,8 +367,9 @@ class Evaluation:
         """
         if self.measures.known:
             return ()
-        classes = not {"rmse", "concordance"} & set(self.measures.values)
-        return (no_rows(classes, self.privacy.public_rows),)
+        own = {"rmse": "number", "concordance": "survival"}
+        task = next((own[name] for name in own if name in self.measures.values), "classes")
+        return (no_rows(task, self.privacy.public_rows),)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON document."""

@@ -24,6 +24,7 @@ from privboost.models.checks import (
     need_keys,
     need_list,
     need_scores,
+    read_label_shares,
     read_mean,
     read_row_count,
     read_time_scale,
@@ -44,7 +45,7 @@ from privboost.models.scores import (
     table_of,
 )
 
-_OPTIONAL = ("rows", "missing", "mean", "time_scale")
+_OPTIONAL = ("rows", "missing", "mean", "time_scale", "label_shares")
 """Parts of a file that may be absent."""
 
 
@@ -82,6 +83,7 @@ class AdditiveScores(Scores):
     missing: np.ndarray | None = None
     mean: np.ndarray | None = None
     time_scale: np.ndarray | None = None
+    label_shares: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         make_read_only(self)
@@ -217,6 +219,7 @@ class AdditiveScores(Scores):
         kept |= {} if self.missing is None else {"missing": self.missing}
         kept |= {} if self.mean is None else {"mean": self.mean}
         kept |= {} if self.time_scale is None else {"time_scale": self.time_scale}
+        kept |= {} if self.label_shares is None else {"label_shares": self.label_shares}
         return kept | {
             "start": self.start,
             "values": list(self.values),
@@ -236,8 +239,8 @@ class AdditiveScores(Scores):
         need(len(values) == count, place, "an array for each feature is needed")
         for own, codes in zip(values, n_codes, strict=True):
             need_array(own, place, np.int32, (n_outputs, codes))
-        scale = read_time_scale(payload)
-        plain = cls(start, tuple(values), time_scale=scale)
+        scale, shares = read_time_scale(payload), read_label_shares(payload)
+        plain = cls(start, tuple(values), time_scale=scale, label_shares=shares)
         need_scores(plain.largest, place)
         if payload["mass"] is None:
             return plain
@@ -252,7 +255,7 @@ class AdditiveScores(Scores):
             need_finite(missing, "scores.missing", (count, 3))
             need_finite(missing[:, 2], "scores.missing", (count,), least=0)
         rows, mean = read_row_count(payload), read_mean(payload)
-        parts = (tuple(mass), tuple(noise), together, rows, missing, mean, scale)
+        parts = (tuple(mass), tuple(noise), together, rows, missing, mean, scale, shares)
         return cls(start, tuple(values), *parts)
 
 

@@ -154,6 +154,15 @@ def read_mean(payload: dict[str, Any]) -> np.ndarray | None:
     return mean
 
 
+def read_label_shares(payload: dict[str, Any]) -> np.ndarray | None:
+    """Return unusual shares of labels; None where there are none."""
+    if "label_shares" not in payload:
+        return None
+    shares = need_finite(payload["label_shares"], "scores.label_shares", (3,), least=-1)
+    need(bool((shares <= 1).all()), "scores.label_shares", "shares are needed")
+    return shares
+
+
 def read_time_scale(payload: dict[str, Any]) -> np.ndarray | None:
     """Return the scale of log times around scores; None where the target is no survival time."""
     if "time_scale" not in payload:

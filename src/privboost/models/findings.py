@@ -18,8 +18,9 @@ from privboost._core.grid import FULL_RANGE, LABEL_STEPS, SCORE_STEPS
 from privboost._core.warnings import warn
 from privboost.data.features import CategoricalFeature, DateFeature, DurationFeature
 from privboost.data.rows import Codes
-from privboost.data.targets import ClassTarget
+from privboost.data.targets import ClassTarget, SurvivalTarget
 from privboost.explanations.terms import (
+    EVENTS,
     LABEL_BOUNDS,
     LARGE_DELTA,
     MISSING_COLUMN,
@@ -33,12 +34,15 @@ from privboost.explanations.terms import (
     Finding,
 )
 from privboost.models.intervals import EXPORTED_COVERAGE
-from privboost.models.scores import ModelView, draw_rows
+from privboost.models.scores import UNKNOWN_SHARE, ModelView, draw_rows
 from privboost.reports.report import WEIGHTED
 
 _MOST_OF_MASS = 0.8
 _FEW_BINS = 0.2
 """Bounds are wide where most of the mass lies in this part of the bins."""
+
+_PEAK = 3.0
+"""A bin at an end stands out with so many times the mass of a typical one."""
 
 _RARE = 0.02
 """A class is rare with less than this part of an even share."""
@@ -67,7 +71,18 @@ _SOME_VALUES = 0.15
 
 def find(model: ModelView) -> tuple[Finding, ...]:
     """Return all findings about a model."""
-    checks = (_signals, _rows, _missing, _classes, _bounds, _labels, _mean, _intervals, _delta)
+    checks = (
+        _signals,
+        _rows,
+        _missing,
+        _classes,
+        _bounds,
+        _labels,
+        _events,
+        _mean,
+        _intervals,
+        _delta,
+    )
     view = _View(model)
     found = [finding for check in checks for finding in check(view)]
     rows = None if view.shares is None else view.rows
@@ -147,22 +162,29 @@ def _rows(view: _View) -> Iterator[Finding]:
     counts, privacy = list(view.model.scores.row_counts()), view.model.privacy
     if counts and all(_is_nothing(*own, privacy.epsilon) for own in counts):
         weighted = any(own.startswith(WEIGHTED) for own in privacy.assumptions)
-        classes = view.model.domain.target.task == "classes"
-        yield no_rows(classes, view.noiseless, weighted)
+        yield no_rows(view.model.domain.target.task, view.noiseless, weighted)
 
 
-def no_rows(classes: bool, noiseless: bool, weighted: bool = False) -> Finding:
-    """Return the finding that hardly any row has a valid label.
+_UNMATCHED = {
+    "classes": "labels match no class (are labels written as in the table?)",
+    "number": "labels are not numbers (are labels written as in the table?)",
+    "survival": "times are not numbers, or events none of true, false, 1 and 0 (is the event's "
+    "column text, such as 'dead'?)",
+}
+"""Why no label of a task is known."""
+
+
+def no_rows(task: str, noiseless: bool, weighted: bool = False) -> Finding:
+    """Return the finding that hardly any row of a task has a valid label.
 
     Only rows with valid labels are counted, so few rows and unmatched labels look the same.
     """
-    unmatched = "labels match no class" if classes else "labels are not numbers"
     weights = ", weights are not positive (are weights numbers above 0?)" if weighted else ""
     few = "there are no rows" if noiseless else "there are hardly any rows for this epsilon"
     counted = "is 0" if noiseless else "does not stand out from its noise"
     text = (
-        f"the released number of rows with a known label {counted}: {unmatched} (are labels "
-        f"written as in the table?){weights}, or {few}"
+        f"the released number of rows with a known label {counted}: {_UNMATCHED[task]}{weights}, "
+        f"or {few}"
     )
     return Finding(NO_ROWS, text)
 
@@ -242,12 +264,29 @@ def _bounds(view: _View) -> Iterator[Finding]:
             timed = isinstance(feature, DateFeature | DurationFeature)
             write = feature.format_value if timed else "{:.4g}".format
             log = "" if isinstance(feature, DateFeature) else ', or scale "log",'
+            two = _may_have_two_values(number.bounds, own[:-1], first, last)
+            if two and _has_a_peak_apart(own[:-1], first):
+                continue
             text = (
                 f"{feature.name}: about {_MOST_OF_MASS:.0%} of the noisy counts lie from "
                 f"{write(ends[first])} to {write(ends[last])}, and the bounds are {write(low)} and "
-                f"{write(high)}: narrower ones{log} would give it finer bins{price}"
+                f"{write(high)}: narrower ones{log} would give it finer bins"
+                f"{', unless 0 and 1 are its only values' if two else ''}{price}"
             )
             yield Finding(WIDE_BOUNDS, text)
+
+
+def _may_have_two_values(
+    bounds: tuple[float, float], probabilities: np.ndarray, first: int, last: int
+) -> bool:
+    """Return whether a number may be 0 or 1: its bounds are these, and one end has the mass."""
+    return tuple(bounds) == (0, 1) and (first == 0 or last == len(probabilities))
+
+
+def _has_a_peak_apart(probabilities: np.ndarray, first: int) -> bool:
+    """Return whether the last bin at the other end stands out, as with two values it does."""
+    other = probabilities[-1] if first == 0 else probabilities[0]
+    return bool(other > _PEAK * np.median(probabilities))
 
 
 def _fullest(probabilities: np.ndarray) -> tuple[int, int]:
@@ -266,23 +305,60 @@ def _fullest(probabilities: np.ndarray) -> tuple[int, int]:
 def _labels(view: _View) -> Iterator[Finding]:
     """Check the clipping range of labels, where one was released."""
     model, target = view.model, view.model.domain.target
-    if isinstance(target, ClassTarget) or not model.privacy.parameters.get("span_share"):
+    if isinstance(target, ClassTarget):
         return
     low, high = model.span
-    sides = zip(model.span, FULL_RANGE, ("lower", "upper"), target.bounds, strict=True)
-    for end, most, side, bound in sides:
-        if end == most and model.span != FULL_RANGE and not (model.link == "log" and end < 0):
+    shares = _label_shares(model)[:2]
+    # Times are often censored at the end, and amounts and counts are often 0.
+    searched = model.privacy.parameters.get("span_share") and model.span != FULL_RANGE
+    telling = searched and not isinstance(target, SurvivalTarget)
+    sides = zip(model.span, FULL_RANGE, ("lower", "upper"), target.bounds, shares, strict=True)
+    for end, most, side, bound, share in sides:
+        if share != UNKNOWN_SHARE:
+            more = "larger" if side == "upper" else "smaller"
+            text = (
+                f"about {share:.0%} of rows seem to lie at the {side} bound {bound:g}, or near it: "
+                f"if there are {more} labels, they count as {bound:g}, and predictions are biased"
+            )
+            yield Finding(LABEL_BOUNDS, text)
+        elif telling and end == most and bound and not (model.link == "log" and end < 0):
             text = (
                 f"labels seem to reach the {side} bound {bound:g}: what lies beyond it counts as it"
             )
             yield Finding(LABEL_BOUNDS, text)
-    if high - low < _NARROW_SPAN * 2 * LABEL_STEPS:
+    if searched and max(shares) == UNKNOWN_SHARE and high - low < _NARROW_SPAN * 2 * LABEL_STEPS:
         first, last = model.bounds
         text = (
             f"labels seem to lie from {first:.4g} to {last:.4g}, and the bounds are "
             f"{target.bounds[0]:g} and {target.bounds[1]:g}: narrower ones need no search"
         )
         yield Finding(LABEL_BOUNDS, text)
+
+
+def _label_shares(model: ModelView) -> tuple[float, ...]:
+    """Return unusual shares of labels: at the lower and the upper bound, and of observed events."""
+    shares = model.scores.label_shares
+    return (UNKNOWN_SHARE,) * 3 if shares is None else tuple(shares.tolist())
+
+
+def _events(view: _View) -> Iterator[Finding]:
+    """Check that some events were observed, and some rows censored, among those that count."""
+    target, share = view.model.domain.target, _label_shares(view.model)[2]
+    if not isinstance(target, SurvivalTarget) or share == UNKNOWN_SHARE:
+        return
+    if share > 0.5:
+        text = (
+            f"about {share:.0%} of rows with a known event had it, and hardly any were censored: "
+            f"does {target.event!r} have 1 for an observed event and 0 for a censored row? Rows "
+            "with any other value do not count, such as those of 2 where codes are 1 and 2"
+        )
+    else:
+        text = (
+            f"about {share:.0%} of rows with a known event had it, and nearly all were censored: "
+            f"does {target.event!r} have 1 for an observed event and 0 for a censored row? Without "
+            "events, predicted times mean nothing"
+        )
+    yield Finding(EVENTS, text)
 
 
 def _intervals(view: _View) -> Iterator[Finding]:

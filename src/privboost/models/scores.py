@@ -33,7 +33,7 @@ MORE_NOISE = 2**0.5
 """The factor by which noise grows where it is drawn once more on top of released values."""
 
 UNKNOWN_SHARE = -1.0
-"""A share that is not known, in `Scores.mean`."""
+"""A share that is not known, in `Scores.mean` and `Scores.label_shares`."""
 
 VOTES = "votes"
 NO_MASS = "feature_importances: this model does not hold what was released about its rows"
@@ -147,6 +147,9 @@ class Scores(DeclaredState, ABC):
     time_scale : float64 array of shape (1,), or None
         Of survival times: the scale of the logistic distribution of log times around a score, in
         scores.
+    label_shares : float64 array of shape (3,), or None
+        Of a number, where released counts by label are unusual: the shares of rows at its lower and
+        upper bound, and of rows whose event was observed; each `UNKNOWN_SHARE` if it is not.
     staged_log_odds : bool
         Whether the scores of every stage are log-odds, if those of the last are.
     needs_classes : bool
@@ -164,6 +167,7 @@ class Scores(DeclaredState, ABC):
     rows: np.ndarray | None
     mean: np.ndarray | None = None
     time_scale: np.ndarray | None = None
+    label_shares: np.ndarray | None = None
     staged_log_odds: ClassVar[bool] = True
     needs_classes: ClassVar[bool] = False
     has_shapes: ClassVar[bool] = True
@@ -225,6 +229,12 @@ class Scores(DeclaredState, ABC):
     def with_time_scale(self, scale: float) -> Self:
         """Return the scores with the scale of log times around them."""
         return replace(self, time_scale=np.array([scale]))  # type: ignore[type-var]
+
+    def with_label_shares(self, shares: np.ndarray | None) -> Self:
+        """Return the scores with unusual shares of labels, if there are any."""
+        if shares is None:
+            return self
+        return replace(self, label_shares=shares)  # type: ignore[type-var]
 
     def _scores_of_few(self, codes: Codes) -> np.ndarray:
         """Return the scores of a few rows, if possible without kernels that a fit does not need."""

@@ -26,6 +26,7 @@ from privboost.models.checks import (
     need_keys,
     need_list,
     need_scores,
+    read_label_shares,
     read_mean,
     read_row_count,
     within_grid,
@@ -76,6 +77,7 @@ class TreeScores(Scores):
     n_codes: np.ndarray
     rows: np.ndarray | None = field(default=None, kw_only=True)
     mean: np.ndarray | None = field(default=None, kw_only=True)
+    label_shares: np.ndarray | None = field(default=None, kw_only=True)
 
     @classmethod
     def of(cls, start: np.ndarray, n_codes: Sequence[int], rows: np.ndarray | None = None) -> Self:
@@ -299,6 +301,7 @@ class TreeScores(Scores):
     def to_payload(self) -> dict[str, Any]:
         kept = {} if self.rows is None else {"rows": self.rows}
         kept |= {} if self.mean is None else {"mean": self.mean}
+        kept |= {} if self.label_shares is None else {"label_shares": self.label_shares}
         return kept | {
             "start": self.start,
             "forests": [forest.to_payload() for forest in self.forests],
@@ -308,7 +311,7 @@ class TreeScores(Scores):
 
     @classmethod
     def from_payload(cls, payload: Any, layout: Layout, n_outputs: int) -> Self:
-        payload = need_keys(payload, "scores", _KEYS, {"rows", "mean"})
+        payload = need_keys(payload, "scores", _KEYS, {"rows", "mean", "label_shares"})
         need(len(layout.n_codes) <= _MOST_FEATURES, "domain", "too many features for trees")
         start = need_array(payload["start"], "scores.start", np.int32, (n_outputs,))
         listed = need_list(payload["forests"], "scores.forests")
@@ -320,6 +323,7 @@ class TreeScores(Scores):
         total = int(updates.sum(dtype=np.int64))
         need(total == count, "scores.updates", "they must add up to the trees")
         about = {"rows": read_row_count(payload), "mean": read_mean(payload)}
+        about["label_shares"] = read_label_shares(payload)
         scores = cls(start, forests, updates, n_codes, **about)
         need_scores(scores.largest, "scores.forests.values")
         return scores

@@ -592,7 +592,8 @@ def boost_privboost(
         )
         for output in outputs
     ]
-    return scale.correct(curator, plan, pack_model(plan, scale, posteriors, interactions, replays))
+    model = pack_model(plan, scale, posteriors, interactions, replays)
+    return scale.correct(curator, plan, model).with_label_shares(scale.label_shares)
 
 
 def _measure_features(

@@ -37,6 +37,9 @@ class Calibratable(Lineable, Protocol):
     def with_mean(self, mean: np.ndarray) -> Self:
         """Return the model with what is known of the mean label."""
 
+    def with_label_shares(self, shares: np.ndarray | None) -> Self:
+        """Return the model with unusual shares of labels, if there are any."""
+
     def with_time_scale(self, scale: float) -> Self:
         """Return the model with the scale of log times around scores."""
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from privboost._core.checks import shown
+from privboost._core.checks import did_you_mean, shown
 from privboost._core.grid import SCORE_STEPS
 from privboost.data.encoding import Encoder
-from privboost.data.features import NumericFeature
+from privboost.data.features import Feature, NumericFeature
 from privboost.engine.updates import AddCellValues
 from privboost.mechanisms.curator import Curator
 from privboost.trees.cell_map import CellMap
@@ -61,6 +61,14 @@ class Exposure:
         return round(math.log(self.most) * SCORE_STEPS)
 
 
+def check_exposure_feature(feature: Feature, n_features: int) -> None:
+    """Refuse a feature that is no exposure, and one besides which there is no other."""
+    if not isinstance(feature, NumericFeature) or not feature.bounds[0] > 0:
+        raise ValueError(f"exposure: {feature.name!r} must be numeric, with a lower bound above 0")
+    if n_features == 1:
+        raise ValueError("exposure: the domain has no other feature")
+
+
 def check_exposure(settings: Any, encoder: Encoder, log_link: bool) -> None:
     """Refuse an exposure that the loss, the domain or other parameters do not allow."""
     name = settings.exposure
@@ -68,12 +76,10 @@ def check_exposure(settings: Any, encoder: Encoder, log_link: bool) -> None:
         raise ValueError('exposure needs a loss with a log link, such as loss="poisson"')
     known = {feature.name: feature for feature in encoder.domain.features}
     if not isinstance(name, str) or name not in known:
-        raise ValueError(f"exposure must name a feature of the domain; {shown(name)} does not")
-    feature = known[name]
-    if not isinstance(feature, NumericFeature) or not feature.bounds[0] > 0:
-        raise ValueError(f"exposure: {name!r} must be numeric, with a lower bound above 0")
-    if len(known) == 1:
-        raise ValueError("exposure: the domain has no other feature")
+        hint = did_you_mean(name, list(known)) if isinstance(name, str) else ""
+        end = f"; {hint}" if hint else ""
+        raise ValueError(f"exposure must name a feature of the domain; {shown(name)} does not{end}")
+    check_exposure_feature(known[name], len(known))
     if name in dict(settings.monotone):
         raise ValueError(f"monotone: {name!r} is the exposure, whose effect is known")
     pairs = settings.interactions if isinstance(settings.interactions, tuple) else ()

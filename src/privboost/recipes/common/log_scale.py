@@ -25,6 +25,7 @@ from privboost.mechanisms.curator import Curator
 from privboost.recipes.common.corrections import shift_log_mean
 from privboost.recipes.common.initial_score import noisy_row_count
 from privboost.recipes.common.label_counts import LabelCounts, count_labels
+from privboost.recipes.common.label_shares import share_at_the_top
 from privboost.recipes.common.plan import Plan, PlanBasis, counts_release
 from privboost.recipes.common.scale import Calibrated, Scale, ScaledPlan
 from privboost.recipes.common.target_range import TargetRange
@@ -274,6 +275,7 @@ class LogScale(Scale):
         if exposure is not None:
             counted = np.maximum(counts.total, [1.0, 0.0])
         known = plan.label_release is not None
+        reached = known and curator.target_range[1] == FULL_RANGE[1]
         found = cls(
             clip=clip,
             hessian_clip=hessian_clip,
@@ -290,6 +292,7 @@ class LogScale(Scale):
             labels=labels / unit,
             last_clip=last_clip / unit,
             beyond=counts.beyond(last_clip) / unit,
+            label_shares=share_at_the_top(counts) if reached else None,
         )
         curator.publish(Start(loss.label_table(found.labels, clip, hessian_clip)))
         if exposure is not None:

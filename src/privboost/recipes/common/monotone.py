@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from privboost._core.checks import is_number, shown
+from privboost._core.checks import did_you_mean, is_number, shown
 from privboost._core.compilation import compiled
 from privboost.data.encoding import Encoder
 from privboost.data.features import CategoricalFeature
@@ -51,7 +51,9 @@ def check_slopes(monotone: tuple[tuple[str, int], ...], encoder: Encoder, output
     known = {feature.name: feature for feature in encoder.domain.features}
     for name, _ in monotone:
         if name not in known:
-            raise ValueError(f"monotone: there is no feature {name!r}")
+            hint = did_you_mean(name, list(known))
+            end = f"; {hint}" if hint else ""
+            raise ValueError(f"monotone: there is no feature {name!r}{end}")
         if isinstance(known[name], CategoricalFeature):
             raise ValueError(
                 f"monotone: {name!r} is a category, and its values have no order; declare it as a "

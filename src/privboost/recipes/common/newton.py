@@ -42,6 +42,7 @@ from privboost.recipes.common.initial_score import (
     publish_initial_scores,
     release_initial_scores,
 )
+from privboost.recipes.common.label_shares import shares_at_bounds
 from privboost.recipes.common.own_scales import scale_kind
 from privboost.recipes.common.parameters import Constraint, count, size
 from privboost.recipes.common.plan import grid_step
@@ -422,11 +423,14 @@ def boost(
     loss = plan.task.loss_instance
     if not loss.own_scale:
         model = add(plan, start_boosting(curator, plan, clip))
-        return calibrate(curator, plan, plan.calibration_release, model)
+        model = calibrate(curator, plan, plan.calibration_release, model)
+        shares = shares_at_bounds(target_range.labels, plan.encoder.domain.target)
+        return model.with_label_shares(shares)
     scale = scale_kind(loss).begin(curator, plan, target_range)
     start = scale.start + np.int32(scale.zero)
     before = TreeScores.of(start, plan.encoder.layout.n_codes, scale.counted)
-    return scale.correct(curator, plan, add(plan.on_scale(scale), before))
+    model = scale.correct(curator, plan, add(plan.on_scale(scale), before))
+    return model.with_label_shares(scale.label_shares)
 
 
 def start_boosting(curator: Curator, plan: NewtonPlan, clip: float | None = None) -> TreeScores:

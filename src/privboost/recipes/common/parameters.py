@@ -106,12 +106,28 @@ QUANTILE = (
     'With loss="quantile", the share of labels below the prediction, between 0 and 1.',
 )
 
+_LOSS_OF = {"power": "tweedie", "quantile": "quantile"}
+"""The loss that each of these belongs to."""
+
 
 def with_parameter(target: str, settings: Any) -> str | None:
-    """Return the name of a loss, with the value of its parameter if it has one; see `loss_of`."""
+    """Return the name of a loss, with the value of its parameter if it has one; see `loss_of`.
+
+    Raises
+    ------
+    ValueError
+        If the parameter of another loss was given.
+    """
     if settings.loss is None:
         return None
     name = loss_of(target, settings.loss).parameter
+    for each in fields(settings):
+        own = _LOSS_OF.get(each.name)
+        if own and each.name != name and getattr(settings, each.name) != each.default:
+            raise ValueError(
+                f'{each.name} is for loss="{own}", and the loss is "{settings.loss}": leave '
+                f'{each.name} out, or say loss="{own}"'
+            )
     return f"{settings.loss} {getattr(settings, name)!r}" if name else str(settings.loss)
 
 

@@ -21,6 +21,7 @@ from privboost.mechanisms.curator import Curator
 from privboost.recipes.common.corrections import shift_share
 from privboost.recipes.common.initial_score import publish_initial_scores
 from privboost.recipes.common.label_counts import count_labels
+from privboost.recipes.common.label_shares import shares_at_bounds
 from privboost.recipes.common.plan import PlanBasis, counts_release
 from privboost.recipes.common.scale import Calibrated, Scale, ScaledPlan
 from privboost.recipes.common.target_range import TargetRange
@@ -96,6 +97,7 @@ class QuantileScale(Scale):
             row_mass=hessian_clip,
             quantile=share,
             curvature=curvature,
+            label_shares=shares_at_bounds(target_range.labels, plan.encoder.domain.target),
         )
         publish_initial_scores(curator, loss.table(clip, hessian_clip), found.start)
         return found

@@ -33,6 +33,7 @@ from privboost.recipes.common.initial_score import (
     publish_initial_scores,
     release_initial_scores,
 )
+from privboost.recipes.common.label_shares import shares_at_bounds
 from privboost.recipes.common.plan import Plan, PlanBasis
 from privboost.recipes.common.target_range import TargetRange, plan_target_range
 
@@ -151,6 +152,8 @@ class Scale(ABC):
         Hessian of a row that counts as one, in a model's counts.
     effect : ClipEffect
         What the clip of gradients does to the mean of a number.
+    label_shares : float array, or None
+        Unusual shares of labels; see `Scores.label_shares`.
     """
 
     clip: float
@@ -166,6 +169,7 @@ class Scale(ABC):
     most_step: float = math.inf
     row_mass: float = 1.0
     effect: ClipEffect = UNKNOWN_CLIP
+    label_shares: np.ndarray | None = None
 
     @classmethod
     def label_release(
@@ -316,6 +320,7 @@ class SquaredScale(MeanScale):
             spread=0.05,
             typical=0.15,
             effect=_effect_of_clip(clip, target_range),
+            label_shares=shares_at_bounds(target_range.labels, plan.encoder.domain.target),
         )
 
     def response(self, output: int, scores: np.ndarray) -> np.ndarray:

@@ -18,13 +18,14 @@ from typing import NamedTuple, Self
 import numpy as np
 from scipy.special import expit, logit
 
-from privboost._core.grid import SCORE_STEPS
+from privboost._core.grid import FULL_RANGE, SCORE_STEPS
 from privboost.accounting.noisy_sums import NoisySums
 from privboost.engine.queries import ScoreCounts
 from privboost.engine.updates import Start
 from privboost.losses.log_logistic import LogLogistic
 from privboost.mechanisms.curator import Curator
 from privboost.recipes.common.initial_score import publish_initial_scores
+from privboost.recipes.common.label_shares import shares_of_times
 from privboost.recipes.common.plan import Plan, PlanBasis, counts_release
 from privboost.recipes.common.scale import Calibrated, Scale, ScaledPlan, clips_of_rows
 from privboost.recipes.common.target_range import TargetRange
@@ -189,6 +190,7 @@ class SurvivalScale(Scale):
         clip, hessian_clip = clips_of_rows(plan, known.rows)
         clip, hessian_clip = clip / loss.scale, hessian_clip / loss.scale**2
         curvature, rows = known.curvature(found.location, loss.scale), np.array([known.rows])
+        at_bound = target_range.low == FULL_RANGE[0]
         scale = cls(
             clip=clip,
             hessian_clip=hessian_clip,
@@ -204,6 +206,7 @@ class SurvivalScale(Scale):
             loss=loss,
             fixed=given is not None,
             curvature=curvature,
+            label_shares=shares_of_times(known.counts, known.noise, at_bound),
         )
         publish_initial_scores(curator, loss.table(clip, hessian_clip), scale.start)
         return scale
