@@ -33,6 +33,9 @@ from privboost.data.table import Column
 from privboost.data.values import Label, code_labels, count_unlisted, read_numbers
 from privboost.losses.base import UNKNOWN_LABEL
 
+TASKS_IN_WORDS = {"classes": "classes", "number": "a number", "survival": "a survival time"}
+"""What a target of each task is, for messages."""
+
 _LEAST_WIDTH = 1e-6
 _LEAST_MEAN = 1e-50
 """Least upper bound of numbers whose logarithm is a score; the largest is its inverse."""
