@@ -517,8 +517,8 @@ class PrivateSurvival(PrivateEstimator):
         ----------
         X : data frame, array, or path of a file
             The rows.
-        times : sequence of float
-            The times, 0 or more.
+        times : float, or sequence of float
+            The times, 0 or more; one alone gives one column.
 
         Returns
         -------

@@ -361,8 +361,8 @@ class Model(DeclaredState):
         ----------
         data : data frame, array, or path of a file
             The rows.
-        times : sequence of float
-            The times, 0 or more, in any order.
+        times : float, or sequence of float
+            The times, 0 or more, in any order; one alone gives one column.
         n_jobs : int, optional
             The number of threads, as in every estimator.
 
