@@ -99,6 +99,13 @@ def test_survival_functions_fall_from_one_to_zero_and_are_calibrated(trained):
     assert np.abs(survival[:, 3] - true).mean() < 0.05
 
 
+def test_a_single_time_gives_one_column(trained):
+    model, frame, _ = trained
+    expected = model.predict_survival_function(frame[:9], [3.0])
+    for one in (3, np.float32(3.0), np.array(3)):
+        assert np.array_equal(model.predict_survival_function(frame[:9], one), expected)
+
+
 def test_medians_beyond_the_bounds_are_still_in_order():
     """Where all rows are censored early, predictions must not end at the last time."""
     frame, median = table()
@@ -125,6 +132,14 @@ def test_labels_come_in_any_form():
     frames += [pa.table({"t": frame["days"], "e": frame["died"]}), structured(frame)]
     for y in frames:
         assert model_bytes(fitted(X, y, n_estimators=4).model_) == expected
+    y = structured(frame)
+    integers = y.astype([("event", np.int8), ("time", float)])
+    assert model_bytes(fitted(X, integers, n_estimators=4).model_) == expected
+    for kinds in ([("event", int), ("time", int)], [("event", float), ("time", float)]):
+        with pytest.raises(SchemaError, match="as integers, of 0 and 1, the first"):
+            fitted(X, y.astype(kinds))
+    with pytest.raises(SchemaError, match="structured array"):
+        fitted(X, integers[["time", "event"]])
     numbers = frame.assign(died=frame["died"].astype(int))
     for own in (numbers, frame.assign(died=frame["died"].astype(str)), pa.table(numbers)):
         assert model_bytes(fitted(own, "days", n_estimators=4).model_) == expected
@@ -274,7 +289,7 @@ def test_what_has_no_meaning_is_refused():
     model = fitted(frame, n_estimators=2)
     with pytest.raises(AttributeError, match="no units were put aside"):
         model.model_.predict_interval(frame)
-    for times, error in (("a", TypeError), ([], ValueError), ([-1.0], ValueError)):
+    for times, error in (("a", TypeError), ([], ValueError), (-1.0, ValueError)):
         with pytest.raises(error, match="times must be"):
             model.predict_survival_function(frame, times)
     number = PrivBoostRegressor(1.0, 1e-6, plain, n_estimators=2, random_state=1).fit(frame)
