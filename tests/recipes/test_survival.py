@@ -274,6 +274,24 @@ def test_a_domain_says_what_it_is_about(tmp_path):
     assert type(recommend(DOMAIN, 1.0).estimator) is PrivBoostSurvival
 
 
+def test_bounds_of_times_are_never_inferred():
+    frame, _ = table(50)
+    for target in ({"name": "days", "event": "died"}, TARGET | {"bounds": None}):
+        with pytest.raises(DomainError, match=r"target\.bounds: .* not inferred"):
+            Domain.learn(frame, "days", 1.0, 1e-6, given={"target": target})
+        with pytest.raises(DomainError, match=r"target\.bounds: ") as raised:
+            Domain.from_dict(DOMAIN | {"target": target})
+        assert "domain learn" not in str(raised.value)
+
+
+def test_the_docstring_says_that_a_domain_is_needed():
+    text = " ".join(PrivBoostSurvival.__doc__.split())
+    assert "It must be given" in text
+    assert "Without it, `fit` infers one" not in text
+    assert "or survival times. By default none" in text
+    assert "Without it, `fit` infers one" in " ".join(PrivBoostRegressor.__doc__.split())
+
+
 def test_what_has_no_meaning_is_refused():
     frame, _ = table(50)
     with pytest.raises(ValueError, match="a survival model needs one"):

@@ -139,6 +139,11 @@ def _read_unit(declared: Any) -> tuple[Any, bool]:
 def _read_target(declared: Mapping[str, Any]) -> tuple[str | None, str, bool]:
     """Return a target's task and scale, and whether it is declared completely."""
     filled = _filled(declared)
+    if "event" in filled and "bounds" not in filled:
+        raise DomainError(
+            "given: target.bounds: those of times until an event are not inferred; give them, from "
+            "public knowledge"
+        )
     left = {key for key in ("classes", "bounds") if key in declared and declared[key] is None}
     if {"classes", "bounds"} & set(filled) or not (left or "scale" in filled):
         return None, "linear", bool(declared)
