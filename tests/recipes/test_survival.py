@@ -23,6 +23,7 @@ from privboost import (
     SurvivalTarget,
     export_model,
     load_model,
+    model_card,
     recommend,
 )
 from privboost._core.grid import CLIP_STEPS
@@ -97,6 +98,19 @@ def test_survival_functions_fall_from_one_to_zero_and_are_calibrated(trained):
     assert at_median[0, 0] == pytest.approx(0.5)
     true = expit((np.log(median) - np.log(4.0)) / SCALE)
     assert np.abs(survival[:, 3] - true).mean() < 0.05
+
+
+def test_the_scale_is_public_and_gives_survival(trained):
+    model, frame, _ = trained
+    own, loaded = model.scale_, read_model(model_bytes(model.model_), "m")
+    assert own == loaded.scale_ == pytest.approx(SCALE, rel=0.2)
+    survival = 1 / (1 + (3.0 / model.predict(frame[:50])) ** (1 / own))
+    assert np.allclose(model.predict_survival_function(frame[:50], 3.0)[:, 0], survival)
+    found = model.explain_global()
+    assert found.time_scale == found.to_dict()["time_scale"] == own
+    assert f"s = {own:.4g}" in found.to_text()
+    assert f"{own:.4g}" in model_card(model).to_markdown()
+    assert fitted(frame[:50], n_estimators=2, scale=0.9).scale_ == pytest.approx(0.9)
 
 
 def test_a_single_time_gives_one_column(trained):
@@ -313,6 +327,9 @@ def test_what_has_no_meaning_is_refused():
     number = PrivBoostRegressor(1.0, 1e-6, plain, n_estimators=2, random_state=1).fit(frame)
     with pytest.raises(AttributeError, match="no survival time"):
         number.model_.predict_survival_function(frame, [1.0])
+    with pytest.raises(AttributeError, match="scale_: the target is no survival time"):
+        _ = number.model_.scale_
+    assert "time_scale" not in number.explain_global().to_dict()
 
 
 def test_a_search_compares_concordances():

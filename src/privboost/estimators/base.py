@@ -500,6 +500,11 @@ class PrivateSurvival(PrivateEstimator):
 
     _task = "survival"
 
+    @property
+    def scale_(self) -> float:
+        """Scale s of log times around medians, which all rows share; see `Model.scale_`."""
+        return self._fitted().scale_
+
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict the median time of each row, which may lie beyond the bounds. Costs no privacy.
 

@@ -12,7 +12,7 @@ from typing import Any
 from privboost._core.checks import is_writable, listed
 from privboost._core.errors import BudgetError
 from privboost.data.domain import Domain
-from privboost.data.targets import ClassTarget
+from privboost.data.targets import ClassTarget, SurvivalTarget
 from privboost.estimators.base import PrivateEstimator
 from privboost.evaluation.plan import digest_of
 from privboost.evaluation.result import NO_ROWS, Evaluation, Measures
@@ -160,6 +160,8 @@ def model_section(model: Model, name: str) -> Section:
         ("Kind of scores", model.scores.kind),
         ("Features", str(len(model.domain.features))),
     ]
+    if isinstance(target, SurvivalTarget):
+        facts.append(("Scale s of log times around their median", f"{model.scale_:.4g}"))
     return Section("Model", (Table("Model", tuple(facts)),))
 
 

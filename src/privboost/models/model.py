@@ -165,6 +165,18 @@ class Model(DeclaredState):
         return target.scale
 
     @property
+    def scale_(self) -> float:
+        """The scale s of log times around their median: S(t) = 1/(1 + (t/median)^(1/s)).
+
+        It is released, or was declared (`scale`), and all rows share it. AttributeError where the
+        target is no survival time.
+        """
+        own = self.scores.time_scale
+        if own is None:
+            raise AttributeError("scale_: the target is no survival time")
+        return float(own[0]) * self.middle_and_half[1]
+
+    @property
     def inverse_scale_name(self) -> str:
         """The function from the scale of effects to numbers; see `scales.inverse_scale_name`."""
         target = self.domain.target
