@@ -429,14 +429,14 @@ class PublicScoreMixin:
     """Adds `score`, which is exact, to a classifier or regressor of scikit-learn."""
 
     def score(
-        self, X: Any, y: Any, sample_weight: Any = None, *, public_rows: bool | None = None
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, public_rows: bool | None = None
     ) -> float:
         """Return the exact accuracy, or R² of a number, on rows that must be public.
 
         Parameters
         ----------
         X, y, sample_weight
-            As scikit-learn's estimators take them.
+            As scikit-learn's estimators take them; `y` may be left out if `X` has the target.
         public_rows : bool, optional
             Declares that every row is public. By default the estimator's own `public_rows`.
 
@@ -453,6 +453,8 @@ class PublicScoreMixin:
         own: Any = self
         declared = own.public_rows if public_rows is None else public_rows
         warn_of_score(declared, own.random_state is not None)
+        if y is None:
+            return float(own._fitted().score_of_table(X, sample_weight))
         return float(super().score(X, y, sample_weight))  # type: ignore[misc]
 
 

@@ -32,6 +32,7 @@ from privboost.data.loading import open_source
 from privboost.data.rows import Codes
 from privboost.data.scales import from_scale
 from privboost.data.targets import ClassTarget, NumberTarget, SurvivalTarget, Target, has_log_bounds
+from privboost.data.values import read_numbers
 from privboost.distributed.frames import accepts_remote_frames, is_remote
 from privboost.explanations.explanation import Explanation, LocalExplanation
 from privboost.explanations.terms import Finding
@@ -811,7 +812,7 @@ class Model(DeclaredState):
         """Return the exact accuracy, R² or concordance on rows that must be public.
 
         It is the accuracy of classes, R² of a number, and of survival times Harrell's concordance,
-        for which rows count alike, and `y` may be left out if `X` has its columns.
+        for which rows count alike. `y` may be left out if `X` has the target's columns.
 
         Parameters
         ----------
@@ -829,8 +830,28 @@ class Model(DeclaredState):
         warn_of_exact_score(public_rows)
         if isinstance(self.domain.target, SurvivalTarget):
             return self.concordance(X, y)
+        if y is None:
+            return self.score_of_table(X, sample_weight)
         measure = accuracy_score if isinstance(self.domain.target, ClassTarget) else r2_score
         return float(measure(y, self.predict(X), sample_weight=sample_weight))
+
+    def score_of_table(self, X: Any, sample_weight: Any = None) -> float:
+        """Return the exact accuracy or R² on public rows whose labels are a column of `X`.
+
+        A label that is no class of the domain counts as a wrong prediction.
+        """
+        from sklearn.metrics import accuracy_score, r2_score
+
+        target = self.domain.target
+        source, roles = open_source(replace(self.domain, unit=None), X, None, None)
+        columns = [batch[roles.target] for batch in source.batches([roles.target], BLOCK_ROWS)]
+        predicted = self.predict(X)
+        if not isinstance(target, ClassTarget):
+            labels = np.concatenate([read_numbers(each, target.name) for each in columns])
+            return float(r2_score(labels, predicted, sample_weight=sample_weight))
+        codes = np.concatenate([target.code(each).label for each in columns])
+        own = np.searchsorted(self.classes, predicted)
+        return float(accuracy_score(codes, own, sample_weight=sample_weight))
 
     def concordance(self, X: Any, y: Any = None) -> float:
         """Return Harrell's concordance of predicted survival times, exactly: for public rows.
