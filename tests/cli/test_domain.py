@@ -158,7 +158,7 @@ def test_skeletons_of_survival_times(tmp_path, run):  # noqa: F811
     made = run("domain", "skeleton", str(tmp_path / "t.parquet"), *how)
     assert json.loads(made.stdout)["target"] == form["target"]
     for how in ({"task": "number"}, {"event": "cost"}, {"event": "no"}, {"unit": "smoker"}):
-        with pytest.raises((SchemaError, ValueError), match="event|no column 'no'"):
+        with pytest.raises((SchemaError, ValueError), match=r"event|no column 'no'"):
             Domain.skeleton(frame, "cost", **{"event": "smoker"} | how)
     with pytest.raises(ValueError, match="need event"):
         Domain.skeleton(frame, "cost", task="survival")

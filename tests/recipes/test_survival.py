@@ -318,6 +318,12 @@ def test_what_has_no_meaning_is_refused():
     plain = DOMAIN | {"target": {"name": "days", "bounds": [0.05, 20]}}
     with pytest.raises(DomainError, match='and "event"'):
         PrivBoostSurvival(1.0, 1e-6, plain).fit(frame)
+    with pytest.raises(TypeError, match="takes no 'event_col': here it is dom"):
+        PrivBoostSurvival(1.0, 1e-6, DOMAIN).fit(frame, event_col="died")
+    with pytest.raises(TypeError, match="takes no 'how': it takes X, y, sample_weight"):
+        PrivBoostSurvival(1.0, 1e-6, DOMAIN).fit(frame, how="died")
+    with pytest.raises(ValueError, match="'died' is the column of events, the domain's target"):
+        PrivBoostSurvival(1.0, 1e-6, DOMAIN).fit(frame, "days", "died")
     model = fitted(frame, n_estimators=2)
     with pytest.raises(AttributeError, match="no units were put aside"):
         model.model_.predict_interval(frame)

@@ -149,8 +149,8 @@ def split_survival(labels: Any, time: str, event: str) -> tuple[Any, Any]:
 _SURVIVAL_LABELS = (
     "y of a survival model must be a structured array, or a frame, of two columns: whether the "
     "event was observed (booleans), and the time (numbers), or of the target's names. Events may "
-    "be given as integers, of 0 and 1, the first field before times of floats; leave y out if X has "
-    "both columns"
+    "be given as integers, of 0 and 1, the first field before times of floats; leave y out if X "
+    "has both columns"
 )
 
 

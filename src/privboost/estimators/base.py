@@ -565,6 +565,14 @@ class PrivateSurvival(PrivateEstimator):
             )
         return super()._run_settings()
 
+    def _weight_bound(self, sample_weight: Any) -> float | None:
+        if isinstance(sample_weight, str) and self.sample_weight_bound is None:
+            raise ValueError(
+                f"sample_weight: weights need sample_weight_bound; if {sample_weight!r} is the "
+                "column of events, the domain's target names it, and fit takes the table alone"
+            )
+        return super()._weight_bound(sample_weight)
+
     def _check_target(self, domain: Domain) -> None:
         if not isinstance(domain.target, SurvivalTarget):
             raise DomainError(

@@ -358,7 +358,7 @@ class Evaluation:
     @property
     def horizon(self) -> float | None:
         """The time at which survival is measured; None of other targets."""
-        at = self.privacy.parameters.get("horizon")
+        at: Any = self.privacy.parameters.get("horizon")
         return float(at) if is_number(at) else None
 
     def label(self, name: str) -> str:

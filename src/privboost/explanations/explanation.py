@@ -136,8 +136,8 @@ class Explanation:
         parts = [f"{named} at the start: {begins}"]
         if self.time_scale is not None:
             parts.append(
-                f"survival at t: 1/(1 + (t/median)^(1/s)), with the scale s = {self.time_scale:.4g} "
-                "of all rows"
+                "survival at t: 1/(1 + (t/median)^(1/s)), with the scale "
+                f"s = {self.time_scale:.4g} of all rows"
             )
         if self.findings:
             lines = [f"  {finding}" for finding in self.findings]
