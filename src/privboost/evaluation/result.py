@@ -372,7 +372,11 @@ class Evaluation:
     @property
     def note(self) -> str:
         """How residuals and labels were bounded, in words; may be empty."""
-        return "" if self.residuals is None else str(self.residuals)
+        text = "" if self.residuals is None else str(self.residuals)
+        values = self.measures.values.values()
+        if self.measures.known and any(getattr(each, "one_sided", None) for each in values):
+            text += f". {_TWO_ENDS}"
+        return text
 
     def findings(self) -> tuple[Finding, ...]:
         """Return a warning if there seem to be no rows with a known label.
@@ -616,6 +620,12 @@ def _short(value: float, error: float) -> str:
 
 _AT_HORIZON = ("survival", "predicted_survival", "calibration_error", "censored_before")
 """Measures of survival times that depend on the horizon."""
+
+_TWO_ENDS = (
+    "A larger epsilon, more rows, or narrower bounds of the target (public knowledge) give the "
+    "missing ends"
+)
+"""Hint where values have one end."""
 
 _GROUP = ("feature", "value")
 """Columns of the group; both are null for all rows."""
