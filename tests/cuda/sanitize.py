@@ -4,7 +4,7 @@
     compute-sanitizer --tool racecheck --error-exitcode 1 python -m tests.cuda.sanitize vectors fits
 
 It ends with an error, too, if an answer is not the processor's, or a kernel of the sources was not
-launched. Where time is short, single checks can be named: codes, vectors, many_rows, fits,
+launched. Where time is short, single checks can be named: codes, vectors, many_rows, classes, fits,
 sums, streams; then it says which kernels were launched.
 """
 
@@ -30,6 +30,7 @@ from privboost.losses.logistic import LOGISTIC
 from privboost.recipes.common.coordinates import design
 from privboost.trees.cell_map import CellMap
 from tests.cuda.conftest import crowd
+from tests.engine import test_softmax
 from tests.engine.test_linear import DESIGNS, coded, started
 from tests.engine.test_queries import CASES, queries, random_tree, rows_for, updates
 from tests.engine.test_sampled_queries import sampled
@@ -109,6 +110,20 @@ def check_codes(device):
         need_equal(one, other, CellSums(CellMap.of_feature(feature, np.arange(codes))))
 
 
+def check_classes(device):
+    """Statistics of all classes at once."""
+    for classes, weighted in ((3, True), (17, False)):
+        blocks = test_softmax.blocks_of(500, classes, weighted=weighted)
+        one = LocalBackend(blocks)
+        others = [CudaBackend(blocks, [device]), CudaBackend(blocks, crowd(device), 300)]
+        for update in test_softmax.updates(classes):
+            for backend in (one, *others):
+                backend.apply(update)
+        for query in test_softmax.queries(classes):
+            for other in others:
+                need_equal(one, other, query)
+
+
 def check_fits(device):
     """Budgets, votes, and labels in bins."""
     trees = ("sbdt 0, two classes", "LazyBBClassifier 0", "LazyBBClassifier 2")
@@ -125,6 +140,7 @@ CHECKS = {
     "codes": check_codes,
     "vectors": check_vectors,
     "many_rows": check_many_rows,
+    "classes": check_classes,
     "fits": check_fits,
     "sums": check_sums,
     "streams": check_streams,

@@ -82,7 +82,7 @@ def test_neighbouring_cells_of_a_pair_are_alike(side):
 def place_of(values, profile, ordered):
     effect = Effect(prior_of(ordered, np.ones(len(values), dtype=bool)))
     effect.mass, effect.values = np.array(profile, float), np.array(values, float)
-    return CodeQuantiles.of(np.arange(len(values)), ordered, effect)
+    return CodeQuantiles.of(np.arange(len(values)), ordered, [effect])
 
 
 def test_numbers_stand_in_their_order_and_categories_in_that_of_effects():

@@ -120,6 +120,19 @@ def test_events_that_are_not_covered_are_refused():
             replace(fine, **twin)
 
 
+def test_an_exchange_brings_no_second_parallel_release():
+    """The first one relies on its cover, which the exchange could take away."""
+    other = replace(TRAINING, what="training, again")
+    with_own = [Planned(other, 1), Planned(aside(1.0, "second", covering=other), 1)]
+    ledger = Ledger(10.0, 1e-6, GdpAccountant())
+    ledger.reserve([Planned(TRAINING, 1), Planned(aside(1.0), 1)])
+    with pytest.raises(BudgetError, match="one plan only"):
+        ledger.exchange(Planned(TRAINING, 1), with_own, GdpAccountant())
+    ledger = Ledger(10.0, 1e-6, GdpAccountant())
+    ledger.reserve([Planned(TRAINING, 1)])
+    ledger.exchange(Planned(TRAINING, 1), with_own, GdpAccountant())
+
+
 PURE = LaplaceRelease("training", 8.0, CLIP_STEPS, 1, 1, (0.8, 0.2))
 
 
@@ -1036,7 +1049,7 @@ def test_sets_hold_a_little_more_often_than_they_say(names):
 
 
 def test_sets_that_hold_all_classes_are_found(tmp_path):
-    few = fit_classes(frame=table_of_classes(100), interactions=False)
+    few = fit_classes(frame=table_of_classes(40), interactions=False)
     (found,) = [one for one in few.model_.findings() if one.kind == "wide intervals"]
     assert "hold all classes" in found.text
     assert few.predict_set(table_of_classes(5), 0.9).all()

@@ -15,6 +15,7 @@ from privboost.recipes.common.feature_posteriors import FeaturePosteriors, Featu
 from privboost.recipes.common.plan import Budget
 from privboost.recipes.common.posterior import StepDamping
 from privboost.recipes.common.scale import LogOddsScale
+from privboost.recipes.common.softmax import ClassCounts, SoftmaxScale
 from privboost.recipes.common.target_range import WHOLE_RANGE
 from privboost.recipes.privboost import PrivBoostPlan, boost_privboost
 from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
@@ -59,9 +60,9 @@ def plan_for(domain, weight_bound=None, rounds=18, epsilon=1.0, delta=1e-6, **ho
 
 def scale_for(plan, rows=1e4):
     """The scale of classes at a score of 0, with so many rows."""
-    outputs = plan.task.n_outputs
-    counts = np.full(outputs, rows / plan.count_step)
-    return LogOddsScale.of(plan, np.zeros(outputs), counts, WHOLE_RANGE)
+    if plan.several:
+        return SoftmaxScale.of(plan, ClassCounts(np.full(plan.task.n_outputs, rows), 1.0))
+    return LogOddsScale.of(plan, np.zeros(1), np.array([rows / plan.count_step]), WHOLE_RANGE)
 
 
 def boost(rows, plan, seed=0):
@@ -70,9 +71,9 @@ def boost(rows, plan, seed=0):
     return boost_privboost(tell, plan, generator), tell
 
 
-@pytest.mark.parametrize(("target", "outputs"), [(CLASSES, 1), (THREE, 3), (NUMBER, 1)])
+@pytest.mark.parametrize("target", [CLASSES, THREE, NUMBER])
 @pytest.mark.parametrize(("answers", "at_once", "rounds"), [(2, 1, 2), (20, 1, 20), (20, 3, 7)])
-def test_it_releases_exactly_its_plan(target, outputs, answers, at_once, rounds):
+def test_it_releases_exactly_its_plan(target, answers, at_once, rounds):
     domain = make_domain(target)
     for epsilon, joint in ((1.0, False), (1.0, True), (3e3, True)):
         how = {"rounds": answers, "at_once": at_once, "epsilon": epsilon, "interactions": joint}
@@ -84,7 +85,7 @@ def test_it_releases_exactly_its_plan(target, outputs, answers, at_once, rounds)
         for planned in (*kept, *tell.instead):
             assert tell.asked.count(planned.event) == planned.count
         assert len(tell.asked) == sum(planned.count for planned in (*kept, *tell.instead))
-        assert tell.instead[0].count == rounds * outputs
+        assert tell.instead[0].count == rounds
         assert len(tell.instead) == 1 + (joint and epsilon > 1)
 
 
@@ -93,7 +94,7 @@ def test_it_releases_exactly_its_plan(target, outputs, answers, at_once, rounds)
 @pytest.mark.parametrize("weight", [1.0, 1e2, 1e4, 1e8])
 def test_answers_cost_together_what_is_reserved_for_them(interactions, at_once, weight):
     plan = plan_for(make_domain(THREE), interactions=interactions, at_once=at_once)
-    made = plan.measurements_for(weight, scale_for(plan)).planned(3)
+    made = plan.measurements_for(weight, scale_for(plan)).planned()
     together = sum(planned.count * planned.event.mu**2 for planned in made)
     assert together == pytest.approx(plan.reserved_release.mu**2, rel=1e-12)
     assert len(made) == 1 + (interactions and weight > 1e2)
@@ -121,8 +122,8 @@ def test_pure_epsilon_is_spent_by_laplace_noise_on_features_alone(target, at_onc
         "discrete Laplace noise"
     }
     (answers,) = (release for release in report.releases if "by cell" in release.what)
-    features, outputs = len(make_domain(target).features), 3 if target is THREE else 1
-    assert answers.count == outputs * -(-3 * features // min(at_once, features))
+    features = len(make_domain(target).features)
+    assert answers.count == -(-3 * features // min(at_once, features))
     assert model.model_.scores.kind == "additive"
 
 
@@ -150,8 +151,8 @@ def test_more_questions_than_an_answer_was_paid_for_are_refused(monkeypatch):
         PrivBoostClassifier(domain=make_domain(), random_state=1).fit(make_frame(50))
 
 
-def ask(known, count, _, generator):
-    return [FeatureQuery(f, known._cells_for(f, generator)) for f in range(count)]
+def ask(known, count, _, generator, others):
+    return [FeatureQuery(f, known._cells_for(f, generator, (known, *others))) for f in range(count)]
 
 
 def test_copies_asked_about_at_once_do_not_overshoot(monkeypatch):

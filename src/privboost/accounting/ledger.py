@@ -89,6 +89,10 @@ class Ledger:
         if placeholder not in self._reserved or self._left[placeholder.event] < placeholder.count:
             raise BudgetError(f"not reserved, or spent already: {placeholder.event.what}")
         made = [planned for planned in plan if planned.count]
+        if any(isinstance(p.event, Parallel) for p in made) and any(
+            isinstance(p.event, Parallel) for p in self._reserved
+        ):  # what an earlier one relies on could be exchanged away
+            raise BudgetError("units can be put aside by one plan only")
         # Failure probabilities are not part of μ²: on some paths they would exceed the fixed sum.
         whole = all(p.event.mu is not None and p.event.extra_delta == 0 for p in made)
         others = list(self._reserved)

@@ -68,6 +68,11 @@ VECTORS = _struct(
     ("u8", "label weight scale out begin end"),
     ("u4", "own width n_parts parts bits factors roots"),
 )
+SOFTMAX = _struct(
+    ("u8", "label weight out"),
+    ("i8", "clip clip_steps hessian_clip slope"),
+    ("u4", "n classes absolute n_parts parts size table states n_edges edges"),
+)
 PRODUCTS = _struct(("u8", "vectors out"), ("u4", "rows width tiles slice"))
 
 
@@ -113,7 +118,7 @@ def aligned(size: int) -> int:
     return -(-size // _ALIGNED) * _ALIGNED
 
 
-SOURCES = ("rows.cu", "codes.cu", "cells.cu", "trees.cu", "states.cu", "vectors.cu")
+SOURCES = ("rows.cu", "codes.cu", "cells.cu", "trees.cu", "states.cu", "vectors.cu", "softmax.cu")
 """Each may use declarations of those before."""
 THREADS = 1024
 """Threads of a block; fewer for short tables."""

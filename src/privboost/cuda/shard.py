@@ -22,6 +22,7 @@ from privboost.cuda.device import (
     GRADIENTS,
     PRODUCTS,
     SCALES,
+    SOFTMAX,
     VECTORS,
     VOTES,
     Device,
@@ -46,8 +47,10 @@ from privboost.data.rows import Rows
 from privboost.engine import linear_kernels
 from privboost.engine.linear import ROOTS, check_terms, squares_of
 from privboost.engine.node_histograms import Level
-from privboost.engine.protocol import Summand
+from privboost.engine.protocol import Shrinkage, Summand
 from privboost.engine.queries import Query
+from privboost.engine.softmax import exponentials
+from privboost.engine.softmax_kernels import SLOPE_STEPS
 from privboost.engine.updates import Update
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import Tree
@@ -57,6 +60,8 @@ _MOST_BYTES = 2**30
 _SHARE = 8
 """They take at most this part of the spare memory: several streams may use it."""
 _SIDE, _PRODUCT_THREADS = 64, 256
+_CLASS_THREADS = 256
+"""Threads of a block of the kernels about all classes, which need many registers."""
 _SLICE = 4096
 """Rows whose products one block adds up, and the fewest vectors that are written at once."""
 
@@ -306,6 +311,62 @@ class DeviceShard(DeviceState):
         counts[:, :-1] = np.moveaxis(found, -1, 1)
         counts[0, -1, 0, 0] = rows.n_unknown
         return counts
+
+    def sum_softmax_by_cell(self, cells: CellMap, shrinkage: Shrinkage) -> np.ndarray:
+        """Return softmax sums by cell."""
+        self._check_cells(cells)
+        each = zip(cells.parts, cells.first, strict=True)
+        parts = [part_of_cells(self.rows, part, first) for part, first in each]
+        return self._sum_softmax(parts, cells.n_cells, shrinkage)
+
+    def sum_softmax_by_leaf(self, trees: tuple[Tree, ...], shrinkage: Shrinkage) -> np.ndarray:
+        """Return softmax sums by leaf of each tree."""
+        leaves = trees[0].n_leaves
+        self._leaves.set_trees(trees)
+        parts = [self._leaves.part(k, k * leaves) for k in range(len(trees))]
+        return self._sum_softmax(parts, len(trees) * leaves, shrinkage)
+
+    def _sum_softmax(self, parts: Sequence[Part], cells: int, shrinkage: Shrinkage) -> np.ndarray:
+        """Add the softmax statistics of all rows by cell."""
+        task = self._about_classes(shrinkage.n_outputs)
+        task.set(clip=shrinkage.clip, clip_steps=shrinkage.clip_steps, slope=shrinkage.slope)
+        task.set(hessian_clip=shrinkage.hessian_clip, absolute=shrinkage.absolute)
+        put_parts(self._device, task, parts)
+        return self._launch_about_classes("sum_softmax", task, (cells, shrinkage.n_outputs, 2))
+
+    def count_labels(self, n_outputs: int) -> np.ndarray:
+        """Return counts of rows by class."""
+        task = self._about_classes(n_outputs)
+        return self._launch_about_classes("count_labels", task, (n_outputs,))
+
+    def count_top_classes(self, n_outputs: int, edges: np.ndarray) -> np.ndarray:
+        """Return counts by largest probability, and whether that class is the row's own."""
+        task = self._about_classes(n_outputs)
+        task.set(slope=SLOPE_STEPS, n_edges=len(edges), edges=task.put(edges))
+        return self._launch_about_classes("count_top_classes", task, (len(edges) + 1, 2))
+
+    def _about_classes(self, n_outputs: int) -> Task:
+        """Return the arguments of kernels about all classes, of which each has a score.
+
+        All rows count: individual budgets pay for the statistics of one class at a time.
+        """
+        if self.n_outputs != n_outputs or self._active is not None or self._lines is not None:
+            raise RuntimeError("statistics of all classes need a Start with their scores")
+        rows, device, powers = self.rows, self._device, exponentials()
+        states = [device.address(self.state(output)) for output in range(n_outputs)]
+        task = Task(SOFTMAX, label=device.address(rows.label), weight=device.address(rows.weight))
+        task.set(states=task.put(np.array(states, dtype=np.uint64)), n=rows.n, classes=n_outputs)
+        task.set(size=len(powers), table=task.put(powers))
+        return task
+
+    def _launch_about_classes(self, kernel: str, task: Task, shape: tuple[int, ...]) -> np.ndarray:
+        """Launch a kernel about all classes; return its answer."""
+        device = self._device
+        out = device.zeros(shape, np.int64)
+        task.set(out=device.address(out))
+        how = spread(device, self.rows.n)
+        device.launch(kernel, task, **how | {"threads": min(_CLASS_THREADS, how["threads"])})
+        return device.fetch(out)
 
     def sum_gradients(self, summand: Summand) -> np.ndarray:
         """Return the sum of the rows' vectors, each times its gradient."""

@@ -114,6 +114,20 @@ class Summand(NamedTuple):
         return self.sample.same_as(other.sample)
 
 
+class Shrinkage(NamedTuple):
+    """How the softmax statistics of a row are computed; see `engine.softmax.SoftmaxQuery`.
+
+    `clip_steps` is the clip of a gradient in steps of sums.
+    """
+
+    n_outputs: int
+    clip: int
+    clip_steps: int
+    hessian_clip: int
+    absolute: bool
+    slope: int
+
+
 class ShardState:
     """State that follows updates: the row scores of a shard, or what a check of a log tracks.
 
@@ -219,6 +233,22 @@ class BaseShard(ShardState, ABC):
         self, tree: Tree, node_of_leaf: np.ndarray, cells: CellMap, votes: int, output: int
     ) -> np.ndarray:
         """Return the counts that `VoteCounts` describes, of its shape."""
+
+    @abstractmethod
+    def sum_softmax_by_cell(self, cells: CellMap, shrinkage: Shrinkage) -> np.ndarray:
+        """Return softmax sums by cell (int64, of shape (cells, classes, 2))."""
+
+    @abstractmethod
+    def sum_softmax_by_leaf(self, trees: tuple[Tree, ...], shrinkage: Shrinkage) -> np.ndarray:
+        """Return softmax sums by leaf (int64, of shape (trees · leaves, classes, 2))."""
+
+    @abstractmethod
+    def count_labels(self, n_outputs: int) -> np.ndarray:
+        """Return counts of rows by class (int64)."""
+
+    @abstractmethod
+    def count_top_classes(self, n_outputs: int, edges: np.ndarray) -> np.ndarray:
+        """Return counts by largest probability, and whether that class is the row's own (int64)."""
 
     @abstractmethod
     def sum_gradients(self, summand: Summand) -> np.ndarray:

@@ -56,8 +56,11 @@ class Bound:
         The number of statistics.
     coordinates : int
         The numbers of the answer that one row can change.
+    pure_only : bool
+        Whether the bound holds for sums of absolute changes alone, which Laplace noise hides.
     """
 
+    pure_only: ClassVar[bool] = False
     steps: int
     cells: int
     rows: int
@@ -71,6 +74,12 @@ class Bound:
         For statistics that are never negative: changes within one cell cancel.
         """
         return replace(self, cells=2 * self.cells, coordinates=2 * self.coordinates)
+
+
+class PureBound(Bound):
+    """Sensitivity in the L1 norm alone."""
+
+    pure_only: ClassVar[bool] = True
 
 
 class Query(Message, ABC):

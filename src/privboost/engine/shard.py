@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from privboost._core.addresses import addresses
-from privboost._core.grid import BUDGET_STEPS, FULL_RANGE, WEIGHT_STEPS
+from privboost._core.grid import BUDGET_STEPS, CLIP_STEPS, FULL_RANGE, WEIGHT_STEPS
 from privboost._core.threads import ThreadPool
 from privboost.data.design_matrix import Terms
 from privboost.data.rows import (
@@ -23,7 +23,7 @@ from privboost.data.rows import (
     lines_of_labels,
     nonconformity,
 )
-from privboost.engine import block_kernels, kernels
+from privboost.engine import block_kernels, kernels, softmax_kernels
 from privboost.engine.blocks import BlockArrays, Blocks, Digit, Ids, Parts, add_all, digits_of
 from privboost.engine.leaf_assignment import LeafAssignment
 from privboost.engine.linear import LinearRows, add_scores
@@ -39,8 +39,9 @@ from privboost.engine.look_ups import (
     packed_table,
 )
 from privboost.engine.node_histograms import Grower, Level
-from privboost.engine.protocol import BaseShard, Summand
+from privboost.engine.protocol import BaseShard, Shrinkage, Summand
 from privboost.engine.queries import Query
+from privboost.engine.softmax import exponentials
 from privboost.engine.updates import Update
 from privboost.engine.votes import VoteCounter
 from privboost.losses.base import LossTable
@@ -322,6 +323,71 @@ class Shard(BaseShard):
     def _vote_counter(self) -> VoteCounter:
         """Answers counts of votes; made where they are asked for."""
         return VoteCounter(self._blocks, self._leaves)
+
+    def sum_softmax_by_cell(self, cells: CellMap, shrinkage: Shrinkage) -> np.ndarray:
+        """Return softmax sums by cell."""
+        self._check_cells(cells)
+        return self._sum_softmax([digits_of(self._blocks, part) for part in cells.parts], shrinkage)
+
+    def sum_softmax_by_leaf(self, trees: tuple[Tree, ...], shrinkage: Shrinkage) -> np.ndarray:
+        """Return softmax sums by leaf of each tree."""
+        self._leaves.set_trees(trees)
+        self._leaves.assign()
+        leaves = [self._leaves.leaves(tree) for tree in range(len(trees))]
+        parts = [[(ids, leaf_of, trees[0].n_leaves)] for ids, leaf_of in leaves]
+        return self._sum_softmax(parts, shrinkage)
+
+    def _sum_softmax(self, parts: list[list[Digit]], shrinkage: Shrinkage) -> np.ndarray:
+        """Add the softmax statistics of all rows by the cells of each part."""
+        blocks, shape = self._blocks, (self._n_outputs, 2)
+        whose = (
+            *self._rows_of_classes(shrinkage.n_outputs),
+            *shrinkage,
+            CLIP_STEPS,
+            exponentials(),
+        )
+        several = tuple(Parts.of(parts)) if parts else ()
+        cells = sum(math.prod(size for _, _, size in part) for part in parts)
+
+        def task_of(_: np.ndarray | None, copies: np.ndarray) -> tuple[Any, ...]:
+            return (*whose, several, copies.reshape(len(copies), -1, *shape))
+
+        if not parts:
+            return np.zeros(0, dtype=np.int64)
+        look_ups = 8 * self._n_outputs + sum(map(len, parts))
+        kernel, size = softmax_kernels.sum_softmax, cells * math.prod(shape)
+        return blocks.add_up(look_ups, kernel, task_of, size)
+
+    def count_labels(self, n_outputs: int) -> np.ndarray:
+        """Return counts of rows by class."""
+        blocks = self._blocks
+        sizes, labels, _, weights = self._rows_of_classes(n_outputs)
+        return CLIP_STEPS * blocks.add_up(
+            1,
+            softmax_kernels.count_labels,
+            lambda _, copies: (sizes, labels, weights, copies),
+            n_outputs,
+        )
+
+    def count_top_classes(self, n_outputs: int, edges: np.ndarray) -> np.ndarray:
+        """Return counts by largest probability, and whether that class is the row's own."""
+        whose = (*self._rows_of_classes(n_outputs), n_outputs, exponentials(), edges)
+        return CLIP_STEPS * self._blocks.add_up(
+            4 * n_outputs,
+            softmax_kernels.count_top_classes,
+            lambda _, copies: (*whose, copies.reshape(len(copies), -1, 2)),
+            2 * (len(edges) + 1),
+        )
+
+    def _rows_of_classes(self, n_outputs: int) -> tuple[Any, ...]:
+        """Return sizes, labels, scores of all classes and weights of blocks, as kernels read them.
+
+        All rows count: individual budgets pay for the statistics of one class at a time.
+        """
+        if self._n_outputs != n_outputs or self._active is not None or self._lines is not None:
+            raise RuntimeError("statistics of all classes need a Start with their scores")
+        blocks = self._blocks
+        return blocks.sizes, blocks.label_at, self._state_addresses(0), blocks.weight_at
 
     def sum_gradients(self, summand: Summand) -> np.ndarray:
         """Return the sum of the rows' vectors, each times its gradient."""

@@ -226,6 +226,45 @@ class AddTreeValues(Update, tag="AddTreeValues"):
 
 
 @dataclass(frozen=True, eq=False)
+class AddCellValuesOfAll(Update, tag="AddCellValuesOfAll"):
+    """Do `AddCellValues` for all scores of a row: `value_of` has shape (outputs, cells)."""
+
+    cells: CellMap
+    value_of: np.ndarray
+
+    def __post_init__(self) -> None:
+        need_cells(self.cells)
+        values = self.value_of
+        if not isinstance(values, np.ndarray) or values.dtype != np.int32 or values.ndim != 2:
+            raise ValueError("values of cells must be an int32 array of each output")
+        if values.shape[1] != self.cells.n_cells:
+            raise ValueError("each cell needs a value")
+
+    def apply_to(self, state: ShardState) -> None:
+        """Add the values."""
+        for output, values in enumerate(self.value_of):
+            state.add_cell_values(self.cells, values, output)
+
+
+@dataclass(frozen=True, eq=False)
+class AddTreeValuesOfAll(Update, tag="AddTreeValuesOfAll"):
+    """Do `AddTreeValues` for all scores: `value_of` has shape (outputs, trees, leaves)."""
+
+    trees: tuple[Tree, ...]
+    value_of: np.ndarray
+
+    def __post_init__(self) -> None:
+        values = self.value_of
+        if not isinstance(values, np.ndarray) or values.dtype != np.int32 or values.ndim != 3:
+            raise ValueError("values of leaves must be an int32 array of each output")
+
+    def apply_to(self, state: ShardState) -> None:
+        """Add the values."""
+        for output, values in enumerate(self.value_of):
+            state.add_tree_values(self.trees, values, output)
+
+
+@dataclass(frozen=True, eq=False)
 class SetTerms(Update, tag="SetTerms"):
     """Define the vectors of rows in a linear model."""
 

@@ -60,7 +60,7 @@ from privboost.estimators.public_rows import PublicPreparation
 from privboost.estimators.run_settings import RunSettings, budget_of, choose_backend, ledger_path
 from privboost.estimators.sklearn_wrappers import warn_of_score
 from privboost.explanations.explanation import Explanation, LocalExplanation
-from privboost.losses.base import loss_of, losses_of
+from privboost.losses.base import losses_of
 from privboost.mechanisms.curator import Curator
 from privboost.models.findings import find_defects, warn_of_defects
 from privboost.models.model import Model, save_model
@@ -210,9 +210,7 @@ class PrivateEstimator(BaseEstimator, ABC):
             nonconformity = release_nonconformity(curator, run.plan, scores, target_range.ends)
         finally:
             backend.close()
-        task = run.plan.task
-        link = "log" if loss_of(task.target, task.loss).log_link else "identity"
-        about = curator.target_range, nonconformity, link, run.plan.exposure_name
+        about = curator.target_range, nonconformity, run.plan.link, run.plan.exposure_name
         return Model(run.plan.encoder, scores, run.report(), *about)
 
     def _keep(self, model: Model) -> None:
@@ -454,7 +452,8 @@ class PublicScoreMixin:
         declared = own.public_rows if public_rows is None else public_rows
         warn_of_score(declared, own.random_state is not None)
         if y is None:
-            return float(own._fitted().score_of_table(X, sample_weight))
+            found: float = own._fitted().score(X, None, sample_weight, public_rows=True)
+            return found
         return float(super().score(X, y, sample_weight))  # type: ignore[misc]
 
 
@@ -555,7 +554,7 @@ class PrivateSurvival(PrivateEstimator):
         """
         declared = self.public_rows if public_rows is None else public_rows
         warn_of_score(declared, self.random_state is not None)
-        return self._fitted().concordance(X, y)
+        return self._fitted().score(X, y, public_rows=True)
 
     def _run_settings(self) -> RunSettings:
         if self.domain is None:

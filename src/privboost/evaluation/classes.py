@@ -26,7 +26,7 @@ from privboost.evaluation.outcomes import (
 from privboost.evaluation.result import Measures
 from privboost.losses.base import UNKNOWN_LABEL, class_indicator
 from privboost.mechanisms.curator import Curator
-from privboost.models.model import Model
+from privboost.models.model import SOFTMAX, Model
 from privboost.models.scores import VOTES, Scores
 from privboost.recipes.common.plan import PlanBasis
 from privboost.recipes.common.probability_calibration import ScoreCells
@@ -76,7 +76,7 @@ class ClassOutcomes(Outcomes):
         if len(scores) == 1:
             columns.append(2 * self._cells(scores[0]) + own)
         elif self.curves or model.has_probabilities:
-            odds = _log_odds(scores) if model.has_probabilities else scores
+            odds = _log_odds(scores, model.link) if model.has_probabilities else scores
             if self.curves:
                 columns += [2 * self._cells(each) + (own == k) for k, each in enumerate(odds)]
             else:
@@ -113,9 +113,10 @@ class ClassOutcomes(Outcomes):
         ], None
 
 
-def _log_odds(scores: np.ndarray) -> np.ndarray:
-    """Return log-odds of class probabilities, in score steps, from one-vs-rest scores."""
-    probability = np.clip(softmax(log_expit(scores / SCORE_STEPS), axis=0), _LEAST_PROBABILITY, 1.0)
+def _log_odds(scores: np.ndarray, link: str) -> np.ndarray:
+    """Return log-odds of class probabilities, in score steps, from scores of several classes."""
+    logs = scores / SCORE_STEPS if link == SOFTMAX else log_expit(scores / SCORE_STEPS)
+    probability = np.clip(softmax(logs, axis=0), _LEAST_PROBABILITY, 1.0)
     others = np.clip(probability.sum(axis=0) - probability, _LEAST_PROBABILITY, 1.0)
     odds: np.ndarray = np.rint((np.log(probability) - np.log(others)) * SCORE_STEPS)
     return odds.astype(np.int32)

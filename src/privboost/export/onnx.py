@@ -19,7 +19,7 @@ from privboost.data.features import CategoricalFeature, DateFeature
 from privboost.data.targets import ClassTarget
 from privboost.export.formula import Column, Formula, TreeTerm, free_name, missing_text, spellings
 from privboost.models.intervals import EXPORTED_COVERAGE
-from privboost.models.model import LOG, Model
+from privboost.models.model import LOG, SOFTMAX, Model
 
 _OPSET, _ML_OPSET, _IR_VERSION = 17, 4, 8
 """Versions of 2022 and 2023, which all maintained runtimes support."""
@@ -296,7 +296,10 @@ def _add_results(graph: _Graph, model: Model, scores: str, names: dict[str, str]
     order = ", ".join(map(str, classes.tolist()))
     by_class = (["rows", len(classes)], f"of the classes {order}")
     if model.has_probabilities:
-        probabilities = _probabilities(graph, scores, several)
+        if model.link == SOFTMAX:
+            probabilities = graph.add("Softmax", scores, axis=1)
+        else:
+            probabilities = _probabilities(graph, scores, several)
         graph.output(probabilities, names["probabilities"], "float64", *by_class)
     if model.nonconformity is not None:
         found = _in_set(graph, model, scores, best)

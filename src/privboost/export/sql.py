@@ -33,7 +33,7 @@ from privboost.export.formula import (
     spellings,
 )
 from privboost.models.intervals import EXPORTED_COVERAGE
-from privboost.models.model import LOG, Model
+from privboost.models.model import LOG, SOFTMAX, Model
 
 _LARGEST_EXPONENT = 700
 """Exponents beyond it make no difference that a double could hold."""
@@ -126,7 +126,7 @@ def _results(model: Model, scores: list[str]) -> dict[str, str]:
     results = {f"privboost score of {label}": s for label, s in zip(scored, scores, strict=True)}
     results["prediction"] = _prediction(scores, [_label(label) for label in labels])
     if model.has_probabilities:
-        own = _probabilities(scores)
+        own = _probabilities(scores, model.link == SOFTMAX)
         results |= {f"probability of {label}": p for label, p in zip(labels, own, strict=True)}
     return results
 
@@ -216,16 +216,23 @@ def _prediction(scores: list[str], names: list[str]) -> str:
     return f"CASE {' '.join(lines)} ELSE {names[-1]} END"
 
 
-def _probabilities(scores: list[str]) -> list[str]:
-    """Return the probability of each class; see `Model.predict_proba`."""
+def _probabilities(scores: list[str], are_logs: bool) -> list[str]:
+    """Return the probability of each class; see `Model.predict_proba`.
+
+    `are_logs` says whether scores of several classes are logarithms but for a constant.
+    """
     if len(scores) == 1:
         own = f"1e0 / (1e0 + {_exp(f'0e0 - {scores[0]}')})"
         return [f"1e0 - {own}", own]
-    logs = [
-        f"(CASE WHEN {s} < 0e0 THEN {s} - ln(1e0 + {_exp(s)}) "
-        f"ELSE 0e0 - ln(1e0 + {_exp(f'0e0 - {s}')}) END)"
-        for s in scores
-    ]
+    logs = (
+        scores
+        if are_logs
+        else [
+            f"(CASE WHEN {s} < 0e0 THEN {s} - ln(1e0 + {_exp(s)}) "
+            f"ELSE 0e0 - ln(1e0 + {_exp(f'0e0 - {s}')}) END)"
+            for s in scores
+        ]
+    )
     found = []
     for own in logs:
         others = [_exp(f"{other} - {own}") for other in logs]

@@ -57,6 +57,10 @@ _CHECKED_BY_QUERIES = {
     "factor",
     "n_coordinates",
     "n_terms",
+    "clip",
+    "hessian_clip",
+    "absolute",
+    "slope",
 }
 """Fields that a query checks itself, or the curator against the terms."""
 
@@ -302,6 +306,9 @@ class CommandChecker(ShardState):
         value = getattr(query, name)
         if name == "output":
             self._check_output(value)
+        elif name == "n_outputs":
+            need(value == self._n_outputs, _PLACE, "statistics of each output are needed")
+            need(not self._bins, _PLACE, "labels with bins are no classes")
         elif name == "sample":
             self._check_sample(value)
         elif name in ("tree", "trees"):

@@ -44,6 +44,7 @@ def check_sensitivity(
         and len(event.shares) == bound.statistics
         and event.touched >= bound.rows * bound.coordinates
         and event.relation == relation
+        and (event.pure is not None or not bound.pure_only)
     )
     if not covered:
         raise ValueError(f"the event understates what the query reveals: {event.what}")

@@ -135,6 +135,8 @@ class _View:
         target = self.model.domain.target
         if not isinstance(target, ClassTarget):
             return f"log of {target.name}" if self.model.scale_name == "log" else target.name
+        if self.model.link == "softmax":
+            return f"{self.model.scores.unit} against the mean of all classes"
         return self.model.scores.unit
 
     @cached_property

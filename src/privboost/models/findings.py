@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, softmax
 
 from privboost._core.errors import FitWarning
 from privboost._core.grid import FULL_RANGE, LABEL_STEPS, SCORE_STEPS
@@ -211,7 +211,9 @@ def _classes(view: _View) -> Iterator[Finding]:
     log_odds = isinstance(model.domain.target, ClassTarget) and model.scores.log_odds
     if not log_odds or view.shares is None:
         return
-    shares = expit(model.scores.scores(view.rows) / SCORE_STEPS).mean(axis=1)
+    scores = model.scores.scores(view.rows) / SCORE_STEPS
+    of_all = softmax(scores, axis=0) if model.link == "softmax" else expit(scores)
+    shares = of_all.mean(axis=1)
     if len(shares) == 1:
         shares = np.array([1 - shares[0], shares[0]])
     for name, share in zip(model.classes, shares, strict=True):

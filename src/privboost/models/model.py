@@ -57,8 +57,8 @@ from privboost.models.trees import MarginScores, TreeScores
 from privboost.models.votes import CalibratedVotes, VoteScores
 from privboost.reports.report import PrivacyReport
 
-IDENTITY, LOG = "identity", "log"
-"""Links of a number's scores."""
+IDENTITY, LOG, SOFTMAX = "identity", "log", "softmax"
+"""Links of scores: with the last, those of several classes are logarithms of probabilities."""
 
 _FAR_BEYOND = 20.0
 """Farthest logarithm of a predicted time beyond the bounds of times: medians may lie there."""
@@ -113,9 +113,11 @@ class Model(DeclaredState):
         correspond; by default its bounds.
     nonconformity : Nonconformity, optional
         The released histogram that prediction intervals, or sets of classes, follow from.
-    link : {"identity", "log"}
+    link : {"identity", "log", "softmax"}
         With "log", the score of a number is the logarithm of its mean, so that effects are
-        factors.
+        factors. With "softmax", the scores of several classes are logarithms of probabilities but
+        for a constant of each row; else each is the log-odds of its class against the rest, and
+        probabilities are in proportion to σ(score).
     exposure : str or None
         With a log link, the feature in proportion to which a number grows, if there is one.
     """
@@ -305,7 +307,9 @@ class Model(DeclaredState):
         found = self.probabilities_of(scores)
         if scores.ndim == 1:
             return found, (found[:, :1] * found[:, 1:] * errors[:, None]).repeat(2, axis=1)
-        moves = (expit(-scores) * errors) ** 2  # the variances of log σ(score)
+        moves = errors**2
+        if self.link != SOFTMAX:
+            moves = (expit(-scores) * errors) ** 2  # the variances of log σ(score)
         own = (1 - 2 * found) * moves  # (1 − q)² = q² + (1 − 2q)
         return found, found * np.sqrt(own + (found**2 * moves).sum(axis=1, keepdims=True))
 
@@ -610,7 +614,8 @@ class Model(DeclaredState):
             expit(scores, out=both[:, 1])
             np.subtract(1, both[:, 1], out=both[:, 0])
             return both
-        found: np.ndarray = softmax(log_expit(scores), axis=1)  # σ(score) may underflow
+        logs = scores if self.link == SOFTMAX else log_expit(scores)  # σ(score) may underflow
+        found: np.ndarray = softmax(logs, axis=1)
         return found
 
     def prediction_of(self, scores: np.ndarray) -> np.ndarray:
@@ -829,14 +834,14 @@ class Model(DeclaredState):
 
         warn_of_exact_score(public_rows)
         if isinstance(self.domain.target, SurvivalTarget):
-            return self.concordance(X, y)
+            return self._concordance(X, y)
         if y is None:
-            return self.score_of_table(X, sample_weight)
+            return self._score_of_table(X, sample_weight)
         measure = accuracy_score if isinstance(self.domain.target, ClassTarget) else r2_score
         return float(measure(y, self.predict(X), sample_weight=sample_weight))
 
-    def score_of_table(self, X: Any, sample_weight: Any = None) -> float:
-        """Return the exact accuracy or R² on public rows whose labels are a column of `X`.
+    def _score_of_table(self, X: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy or R² on the labels in `X`, exactly: see `score`.
 
         A label that is no class of the domain counts as a wrong prediction.
         """
@@ -853,17 +858,10 @@ class Model(DeclaredState):
         own = np.searchsorted(self.classes, predicted)
         return float(accuracy_score(codes, own, sample_weight=sample_weight))
 
-    def concordance(self, X: Any, y: Any = None) -> float:
-        """Return Harrell's concordance of predicted survival times, exactly: for public rows.
-
-        Parameters
-        ----------
-        X, y
-            As `fit` takes them; see `models.survival.concordance` for the measure.
-        """
+    def _concordance(self, X: Any, y: Any) -> float:
+        """Return the concordance of predicted survival times, exactly: see `score`."""
         target = self.domain.target
-        if not isinstance(target, SurvivalTarget):
-            raise AttributeError("concordance: the target is no survival time")
+        assert isinstance(target, SurvivalTarget)
         domain = replace(self.domain, unit=None)
         table, roles = open_source(domain, X, y, None)
         assert roles.event is not None
@@ -1006,7 +1004,7 @@ def _read(payload: Any) -> Model:
     need((scores.time_scale is not None) == times, "scores.time_scale", "it is for survival times")
     intervals = _read_nonconformity(nonconformity, target)
     if intervals is not None:
-        fits = (intervals.scale is None) == (link == IDENTITY)
+        fits = (intervals.scale is None) == (link != LOG)
         need(fits, "nonconformity", "residuals are relative with a log link, and with none else")
     about = span, intervals, link, _read_exposure(exposure, link, encoder.domain)
     return Model(encoder, scores, read_report(payload["privacy"]), *about)
@@ -1014,8 +1012,10 @@ def _read(payload: Any) -> Model:
 
 def _read_link(value: Any, target: Target, span: tuple[int, int]) -> str:
     """Return the link of a number's scores; a file without one means the scores themselves."""
-    if value != IDENTITY:
-        need(value == LOG, "link", f"{IDENTITY} or {LOG} is needed")
+    if value == SOFTMAX:
+        need(target.n_outputs > 1, "link", "several classes are needed")
+    elif value != IDENTITY:
+        need(value == LOG, "link", f"{IDENTITY}, {LOG} or {SOFTMAX} is needed")
         need(has_log_bounds(target), "link", "a target of positive numbers is needed")
         need(sum(target.middle_and_half(span)) > 0, "span", "it must reach above 0 with this link")
     return str(value)

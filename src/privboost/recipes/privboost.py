@@ -11,7 +11,7 @@ are counted by score and class, and two numbers calibrate probabilities.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
@@ -24,9 +24,7 @@ from privboost._core.progress import Track
 from privboost.accounting.events import Planned
 from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease, NoisySums
 from privboost.data.encoding import Encoder
-from privboost.engine.queries import CellSums, TreeSums
-from privboost.engine.updates import AddCellValues, AddTreeValues
-from privboost.losses.base import Loss, losses_of
+from privboost.losses.base import losses_of
 from privboost.mechanisms.curator import Curator
 from privboost.models.additive import AdditiveScores
 from privboost.models.forest import Forest
@@ -38,10 +36,11 @@ from privboost.recipes.common.allowed_interactions import (
     check_interactions,
     check_named,
 )
-from privboost.recipes.common.corrections import last_release
+from privboost.recipes.common.asking import AllClasses, OneOutput
 from privboost.recipes.common.exposure import Exposure, check_exposure
 from privboost.recipes.common.feature_posteriors import BINS, FINE_BINS, FeaturePosteriors
 from privboost.recipes.common.interactions import (
+    CodeQuantiles,
     InteractionRule,
     Interactions,
     Measurements,
@@ -69,6 +68,13 @@ from privboost.recipes.common.plan import Budget, PlanBasis, PublicRows, Task, c
 from privboost.recipes.common.posterior import Noise, largest_value
 from privboost.recipes.common.probability_calibration import check_calibration
 from privboost.recipes.common.scale import LogOddsScale, Scale, ScaledPlan, SquaredScale
+from privboost.recipes.common.softmax import (
+    SOFTMAX_LOSS,
+    SoftmaxScale,
+    centred,
+    centred_changes,
+    centred_deviations,
+)
 from privboost.recipes.common.survival_scale import SurvivalScale
 from privboost.recipes.common.target_range import WHOLE_RANGE, TargetRange
 from privboost.trees.cell_map import CellMap
@@ -123,7 +129,7 @@ class PrivBoostParameters(Parameters):
     n_estimators: int = parameter(
         None,
         count(),
-        "Measurements of single features (for each class beyond two classes), rounded up to whole "
+        "Measurements of single features (each of all classes), rounded up to whole "
         "rounds (`at_once`). Default 12 times the number of features, 3 times where delta is 0. "
         "Rounds of pairs and trees come on top, and are counted by the bar of `verbose` as well.",
     )
@@ -154,8 +160,8 @@ class PrivBoostParameters(Parameters):
         True,
         Constraint(check_interactions, 'bool, int or list such as ["age*income"]'),
         "Whether features are measured jointly as well, in pairs and by random trees, where the "
-        "released number of rows says that it pays. A number is the most pairs (for each class "
-        "beyond two classes), without trees: those are kept that explain most. A list has the "
+        "released number of rows says that it pays. A number is the most pairs, "
+        "without trees: those are kept that explain most. A list has the "
         "pairs, which are always measured, and no others. If False, and where delta is 0, the "
         "model is purely additive.",
     )
@@ -170,7 +176,8 @@ class PrivBoostParameters(Parameters):
     gradient_clip: float | None = parameter(
         None,
         size(),
-        "Bound of a row's gradient; a smaller clip means less noise and more bias. By default it "
+        "Bound of a row's gradient, of several classes of its largest one, with which all shrink; "
+        "a smaller clip means less noise and more bias. By default it "
         "follows the released number of rows (0.25 to 1) for classes, and released counts by label "
         "for a number; with a log link it is in parts of the mean label. Of survival times it "
         "is in parts of the largest gradient, and follows the number of rows like that of classes.",
@@ -178,8 +185,9 @@ class PrivBoostParameters(Parameters):
     hessian_clip: float | None = parameter(
         None,
         size(below=_MOST_CLIP),
-        "Bound of a row's Hessian. By default a third of the gradient's, at most 0.25, for "
-        "classes and survival times (in units of the squared scale), and 1 for a number.",
+        "Bound of a row's Hessian, of several classes of the length of all. By default a third of "
+        "the gradient's for classes and survival times (in units of the squared scale), and 1 for "
+        "a number.",
     )
     hessian_share: float = parameter(
         None,
@@ -274,14 +282,21 @@ class PrivBoostPlan(ScaledPlan):
         """Whether measurements replace the reserved release; with pure ε they do not."""
         return not self.pure
 
-    def step_values(self, scale: Scale) -> tuple[float, float]:
-        """Return the values of one grid step of a measurement's gradients and Hessians."""
-        return scale.clip * self.count_step, scale.hessian_clip * self.count_step
+    @property
+    def several(self) -> bool:
+        """Whether there are more than two classes, about all of which one query asks."""
+        return self.task.n_outputs > 1
 
-    def noise_of(self, release: NoisySums, scale: Scale) -> Noise:
-        """Return the noise of a measurement."""
-        gradient, hessian = release.deviations * self.step_values(scale)
-        return Noise(float(gradient), float(hessian), scale.spread, scale.most_step)
+    @property
+    def link(self) -> str:
+        """The link of the model's scores; see `Model`."""
+        return "softmax" if self.several else super().link
+
+    def noise_of(self, release: NoisySums, scale: Scale, output: int = 0) -> Noise:
+        """Return the noise of a measurement, for one output."""
+        gradient, hessian = release.deviations * scale.step_values(self.count_step, output)
+        spread = scale.spread_of(output)
+        return Noise(float(gradient), float(hessian), spread, scale.most_step)
 
     @property
     def pooled_noise(self) -> float:
@@ -299,7 +314,7 @@ class PrivBoostPlan(ScaledPlan):
         if self.pure:
             rounds, queries = self.settings.single_rounds(self.n_measured)
             return Measurements(self.reserved_release, None, rounds, 0, queries, 1)
-        tried = self.reserved_release.scaled(math.sqrt(2 * self.task.n_outputs * self.rule.tried))
+        tried = self.reserved_release.scaled(math.sqrt(2 * self.rule.tried))
         cells = self._cells(tried, self.rule.tried, weight, scale)
         part, joint = self.rule.divide(cells)
         if self._pair_measurements is not None and (joint or self.allowed.pairs is not None):
@@ -327,18 +342,16 @@ class PrivBoostPlan(ScaledPlan):
 
     def _divided(self, part: float, joint: int) -> Measurements:
         """Return measurements of which so many are joint, and cost a part of the reserve."""
-        outputs = self.task.n_outputs
         joint_queries = min(
             self.settings.at_once, max(joint, 1), self.allowed.n_pairs or max(joint, 1)
         )
         n_single, features = self.settings.single_rounds(self.n_measured)
         n_joint = -(-joint // joint_queries)
-        single = self._release(describe(features), features, outputs * n_single / (1 - part))
-        jointly = (
-            self._release(describe(joint=joint_queries), joint_queries, outputs * n_joint / part)
-            if joint
-            else None
-        )
+        classes = self.task.n_outputs
+        described = describe(features, classes=classes)
+        single = self._release(described, features, n_single / (1 - part))
+        described = describe(joint=joint_queries, classes=classes)
+        jointly = self._release(described, joint_queries, n_joint / part) if joint else None
         return Measurements(single, jointly, n_single, n_joint, features, joint_queries)
 
     def check_measurements(self) -> None:
@@ -354,7 +367,7 @@ class PrivBoostPlan(ScaledPlan):
             planned for planned in self.releases if planned.event is not self.reserved_release
         ]
         for joint_part, joint in [(0.0, 0), *most]:
-            made = self._divided(joint_part, joint).planned(self.task.n_outputs)
+            made = self._divided(joint_part, joint).planned()
             check_grid(planned.event for planned in made)
             together = [*self.budget.before, *other_releases, *made]
             if not self.accountant.cost(together, self.budget.delta) <= self.budget.epsilon:
@@ -378,27 +391,30 @@ class PrivBoostPlan(ScaledPlan):
         typical = weight * scale.typical * (count / self.n_features) ** 0.25
         return float(typical / max(_CLEAR * noise, 1e-300))
 
-    def posteriors(self, measured: Measurements, weight: float, scale: Scale) -> FeaturePosteriors:
+    def posteriors(self, measured: Measurements, scale: Scale, output: int) -> FeaturePosteriors:
         """Return the posteriors of one output's features, before any measurement."""
+        weight = float(scale.weights[output])
         queries = measured.single_queries
         wanted = self._cells(measured.single, measured.n_single * queries, weight, scale)
         bins, most = (FINE_BINS, FINE_BINS) if wanted > _FINE * BINS else (BINS, BINS // 2)
         cells = int(min(max(wanted, FEWEST_CELLS), most))
-        noise, steps = self.noise_of(measured.single, scale), self.step_values(scale)
+        noise = self.noise_of(measured.single, scale, output)
+        steps = scale.step_values(self.count_step, output)
         about = (self.encoder, noise, cells, steps, self.slopes, bins, queries, self.known)
         return FeaturePosteriors(*about)
 
     def interactions(
-        self, measured: Measurements, posteriors: FeaturePosteriors, weight: float, scale: Scale
+        self, measured: Measurements, order: Sequence[CodeQuantiles], scale: Scale, output: int
     ) -> Interactions:
-        """Return one output's pairs and trees, before any measurement, from its features'."""
+        """Return one output's pairs and trees, before any measurement, by quantiles of codes."""
+        weight = float(scale.weights[output])
         assert measured.joint is not None
         queries = measured.joint_queries
         count = measured.n_joint * queries
         cells = self._cells(measured.joint, count, weight, scale)
         leaves = int(min(max(cells, FEWEST_CELLS), MOST_LEAVES))
-        noise, steps = self.noise_of(measured.joint, scale), self.step_values(scale)
-        most, order = largest_value(count), posteriors.quantiles()
+        noise = self.noise_of(measured.joint, scale, output)
+        steps, most = scale.step_values(self.count_step, output), largest_value(count)
         return Interactions(order, noise, leaves, count, steps, most, self.allowed, queries)
 
     @property
@@ -452,7 +468,8 @@ class PrivBoostPlan(ScaledPlan):
     @property
     def parameters(self) -> dict[str, Any]:
         """Parameters for reports."""
-        return {**self.task.loss_parameters, **self.settings.chosen()}
+        loss = {"loss": SOFTMAX_LOSS} if self.several else self.task.loss_parameters
+        return {**loss, **self.settings.chosen()}
 
 
 def plan_privboost(
@@ -483,7 +500,7 @@ def plan_privboost(
     )
     outputs, last = basis.task.n_outputs, settings.calibration_share
     loss = basis.task.loss_instance
-    scale = scale_of(loss)
+    scale = scale_of(basis.task)
     if settings.exposure is not None:
         check_exposure(settings, encoder, loss.log_link)
     check_calibration(last, target, basis.task.loss)
@@ -495,34 +512,37 @@ def plan_privboost(
     rest = 1 - settings.init_share - last - range_share
     kind: type[NoisySums] = LaplaceRelease if pure else GaussianRelease
     init = scale.init_release(basis, kind)
-    scores = last_release(kind, basis.task, basis.bound)
-    reserve, times = kind(_RESERVED_WHAT, 1.0, cells=1, shares=shares, **basis.bound), 1
+    bound, times = scale.bound_of_query(basis, kind), 1
+    reserve = kind(_RESERVED_WHAT, 1.0, shares=shares, **bound)
     if pure:
-        rounds, queries = settings.single_rounds(n_features)
-        reserve, times = reserve.for_queries(queries), outputs * rounds
-        reserve = replace(reserve, what=describe(queries))
+        times, queries = settings.single_rounds(n_features)
+        reserve = reserve.for_queries(queries)
+        reserve = replace(reserve, what=describe(queries, classes=outputs))
     made = basis.calibrate_by_shares(
         [
             (*scale.label_release(basis, kind, range_share), range_share),
-            ("init_release", Planned(init, outputs), settings.init_share),
+            ("init_release", Planned(init, 1), settings.init_share),
             ("reserved_release", Planned(reserve, times), rest),
-            ("calibration_release", Planned(scores, outputs), last),
+            *scale.last_releases(basis, kind, last),
         ]
     )
     names = "label_release", "init_release", "reserved_release", "calibration_release"
-    fields = made.fields_with(*names)
+    fields = made.fields_with(*names, "shifts_release")
     fields |= plan_intervals(made, "reserved_release", settings.conformal_fraction)
     plan = PrivBoostPlan(**fields, settings=settings)
     plan.check_measurements()
     return plan
 
 
-def scale_of(loss: Loss) -> type[Scale]:
-    """Return the kind of scale of a loss."""
+def scale_of(task: Task) -> type[Scale]:
+    """Return the kind of scale of a task."""
+    loss = task.loss_instance
     if loss.target == "survival":
         return SurvivalScale
     if loss.own_scale:
         return scale_kind(loss)
+    if task.n_outputs > 1:
+        return SoftmaxScale
     return LogOddsScale if loss.target == "classes" else SquaredScale
 
 
@@ -546,24 +566,22 @@ def boost_privboost(
     follows from earlier measurements; a row lies in one cell of each query, whichever they are.
     """
     outputs = range(plan.task.n_outputs)
-    scale = scale_of(plan.task.loss_instance).begin(curator, plan, target_range)
+    scale = scale_of(plan.task).begin(curator, plan, target_range)
     measured = plan.measurements_for(float(np.mean(scale.weights)), scale)
     if plan.is_exchanged:
-        curator.exchange(plan.reserved_release, measured.planned(len(outputs)))
+        curator.exchange(plan.reserved_release, measured.planned())
 
-    posteriors = [plan.posteriors(measured, float(weight), scale) for weight in scale.weights]
+    ask = scale.queries
+    posteriors = [plan.posteriors(measured, scale, output) for output in outputs]
     rounds = iter(track(range(measured.n_single + measured.n_joint)))
     for _ in islice(rounds, measured.n_single):
-        for output in outputs:
-            _measure_features(curator, measured, posteriors[output], output, generator)
-    interactions = [
-        plan.interactions(measured, own, float(weight), scale)
-        for own, weight in zip(posteriors, scale.weights, strict=True)
-        if measured.joint is not None
-    ]
+        _measure_features(curator, measured, posteriors, ask, generator)
+    interactions: list[Interactions] = []
+    if measured.joint is not None:
+        order = posteriors[0].quantiles(posteriors[1:])
+        interactions = [plan.interactions(measured, order, scale, output) for output in outputs]
     for _ in rounds:
-        for output in outputs:
-            _measure_interactions(curator, measured, interactions[output], output, generator)
+        _measure_interactions(curator, measured, interactions, ask, generator)
     replays = [
         NoiseReplay(
             posteriors[output],
@@ -580,39 +598,59 @@ def boost_privboost(
 def _measure_features(
     curator: Curator,
     measured: Measurements,
-    posteriors: FeaturePosteriors,
-    output: int,
+    posteriors: Sequence[FeaturePosteriors],
+    ask: OneOutput | AllClasses,
     generator: np.random.Generator,
 ) -> None:
     """Measure one feature, or several, update their posteriors, and the rows' scores."""
-    queries = posteriors.next_queries(measured.single_queries, generator)
-    cells = CellMap.side_by_side(posteriors.cells_of(query) for query in queries)
-    sums = curator.sums(CellSums(cells, output), measured.single)
-    changes = posteriors.observe(queries, cells.split(sums))
-    moved = CellMap.side_by_side(posteriors.bins[query.feature].map for query in queries)
-    curator.publish(AddCellValues(moved, np.concatenate(changes), output))
+    leader, *others = posteriors
+    queries = leader.next_queries(measured.single_queries, generator, others)
+    cells = CellMap.side_by_side(leader.cells_of(query) for query in queries)
+    sums = ask.by_cell(curator, cells, measured.single)
+    counted = list(cells.split(sums[..., 1].sum(axis=0))) if others else None
+    changes = [
+        own.observe(queries, cells.split(sums[output]), counted)
+        for output, own in enumerate(posteriors)
+    ]
+    if others:
+        measured_effects = [[own.effect(q.feature) for q in queries] for own in posteriors]
+        changes = centred_changes(measured_effects, changes)
+    moved = CellMap.side_by_side(leader.bins[query.feature].map for query in queries)
+    ask.add_by_cell(curator, moved, list(map(np.concatenate, changes)))
 
 
 def _measure_interactions(
     curator: Curator,
     measured: Measurements,
-    interactions: Interactions,
-    output: int,
+    interactions: Sequence[Interactions],
+    ask: OneOutput | AllClasses,
     generator: np.random.Generator,
 ) -> None:
     """Measure a pair or a tree, or several, update their posteriors, and the rows' scores."""
     release, queries = measured.joint, measured.joint_queries
     assert release is not None
-    pairs = interactions.next_pairs(queries, generator)
+    leader, *others = interactions
+    pairs = leader.next_pairs(queries, generator, others)
     if pairs:
+        same = [pairs, *([own.pairs[pair.key] for pair in pairs] for own in others)]
         cells = CellMap.side_by_side(pair.cells for pair in pairs)
-        sums = curator.sums(CellSums(cells, output), release)
-        changes = interactions.observe_pairs(pairs, cells.split(sums))
-        curator.publish(AddCellValues(cells, np.concatenate(changes), output))
+        sums = ask.by_cell(curator, cells, release)
+        changes = [
+            own.observe_pairs(same[output], cells.split(sums[output]))
+            for output, own in enumerate(interactions)
+        ]
+        if others:
+            changes = centred_changes([[pair.effect for pair in own] for own in same], changes)
+        ask.add_by_cell(curator, cells, list(map(np.concatenate, changes)))
     else:
-        trees = interactions.next_trees(queries, generator)
-        sums = curator.sums(TreeSums(trees, output), release)
-        curator.publish(AddTreeValues(trees, interactions.observe_trees(trees, sums), output))
+        trees = leader.next_trees(queries, generator)
+        sums = ask.by_leaf(curator, trees, release)
+        values = [own.observe_trees(trees, sums[k]) for k, own in enumerate(interactions)]
+        if others:
+            values = list(centred(values))
+            for own, leaves in zip(interactions, values, strict=True):
+                own.replace_leaves(leaves)
+        ask.add_by_leaf(curator, trees, values)
 
 
 def pack_model(
@@ -640,6 +678,8 @@ def pack_model(
         )
         for feature in features
     )
+    if plan.several:
+        noise = tuple(map(centred_deviations, noise))
     together = np.array([replay.together for replay in replays])
     missing = np.sum([one.missing for one in posteriors], axis=0)  # noise of outputs is independent
     missing[:, 2] = np.sqrt(missing[:, 2])
@@ -647,28 +687,42 @@ def pack_model(
     single = AdditiveScores(start, values, mass, noise, together, scale.counted, missing)
     if not interactions:
         return single
-    pairs = [
-        PairValues.of(
-            output, pair.cells, pair.effect.published, pair.effect.rows, moved * SCORE_STEPS
-        )
-        for output, (own, replay) in enumerate(zip(interactions, replays, strict=True))
-        for pair, moved in zip(own.pairs.values(), replay.pairs, strict=True)
-    ]
-    nothing = np.zeros(len(posteriors), dtype=np.int32)
-    trees = TreeScores.of(nothing, plan.encoder.layout.n_codes)
-    for output, (own, replay) in enumerate(zip(interactions, replays, strict=True)):
-        if own.trees:
-            forest = _forest(own, replay, output, len(posteriors))
-            trees = trees.extended(forest, [1] * len(own.trees))
-    return InteractionScores.of(single, tuple(pairs), trees)
+    pairs = tuple(
+        pair
+        for number, key in enumerate(interactions[0].pairs)
+        for pair in _pair_values(interactions, replays, number, key)
+    )
+    trees = TreeScores.of(np.zeros(len(posteriors), dtype=np.int32), plan.encoder.layout.n_codes)
+    if interactions[0].trees:
+        forest = _forest(interactions, replays)
+        trees = trees.extended(forest, [1] * len(interactions[0].trees))
+    return InteractionScores.of(single, pairs, trees)
 
 
-def _forest(own: Interactions, replay: NoiseReplay, output: int, outputs: int) -> Forest:
-    """Return the trees of one output as a forest."""
-    count, leaves = len(own.trees), own.trees[0].tree.n_leaves
-    values, mass, noise = (np.zeros((count, outputs, leaves)) for _ in range(3))
-    for number, grown in enumerate(own.trees):
-        values[number, output], mass[number, output] = grown.published, np.rint(grown.mass)
-        noise[number, output] = replay.trees[number] * SCORE_STEPS
-    trees = [grown.tree for grown in own.trees]
-    return Forest.of(trees, list(values.astype(np.int32)), mass.astype(np.int32), noise)
+def _pair_values(
+    interactions: Sequence[Interactions],
+    replays: Sequence[NoiseReplay],
+    number: int,
+    key: tuple[int, int],
+) -> Iterator[PairValues]:
+    """Yield the values of a pair for each output."""
+    measured = [own.pairs[key] for own in interactions]
+    values = [pair.effect.published for pair in measured]
+    noise = [replay.pairs[number] * SCORE_STEPS for replay in replays]
+    if len(measured) > 1:
+        noise = list(centred_deviations(noise))
+    for output, pair in enumerate(measured):
+        yield PairValues.of(output, pair.cells, values[output], pair.effect.rows, noise[output])
+
+
+def _forest(interactions: Sequence[Interactions], replays: Sequence[NoiseReplay]) -> Forest:
+    """Return the trees of all outputs as a forest."""
+    grown = [own.trees for own in interactions]
+    values = np.stack([np.stack([tree.published for tree in trees]) for trees in grown])
+    mass = np.stack([np.stack([np.rint(tree.mass) for tree in trees]) for trees in grown])
+    noise = np.stack([np.stack(replay.trees) * SCORE_STEPS for replay in replays])
+    if len(grown) > 1:
+        noise = centred_deviations(noise)
+    parts = [each.swapaxes(0, 1) for each in (values, mass.astype(np.int32), noise)]
+    trees = [tree.tree for tree in grown[0]]
+    return Forest.of(trees, list(parts[0].astype(np.int32)), *parts[1:])

@@ -26,6 +26,7 @@ from privboost.recipes.common.posterior import (
     Observation,
     Step,
     StepDamping,
+    pooled_profile,
     read_sums,
     shared_belief,
     shares_of,
@@ -204,40 +205,68 @@ class FeaturePosteriors:
         self._measured = [f for f in range(len(self.bins)) if f != known]
         self._missing = np.zeros((len(self.bins), 4))
 
-    def next_queries(self, count: int, generator: np.random.Generator) -> list[FeatureQuery]:
-        """Return the next queries, about so many features."""
-        return [FeatureQuery(f, self._cells_for(f, generator)) for f in self._next_features(count)]
+    def next_queries(
+        self,
+        count: int,
+        generator: np.random.Generator,
+        others: Sequence[FeaturePosteriors] = (),
+    ) -> list[FeatureQuery]:
+        """Return the next queries, about so many features; `others` are measured by them as well.
 
-    def _next_features(self, count: int) -> list[int]:
+        Those are the posteriors of other classes.
+        """
+        together = (self, *others)
+        features = self._next_features(count, together)
+        return [FeatureQuery(f, self._cells_for(f, generator, together)) for f in features]
+
+    def _next_features(self, count: int, together: Sequence[FeaturePosteriors]) -> list[int]:
         """Return each feature in turn, then those of a large or uncertain effect more often."""
         measured, before = self._measured, self._n_queries
+        sizes = self._sizes
+        if len(together) > 1:
+            sizes = np.sqrt(np.sum([own._sizes**2 for own in together], axis=0))
         self._n_queries += count
         if before < FIRST_SWEEPS * len(measured):
             return [measured[(before + number) % len(measured)] for number in range(count)]
-        self._due[measured] += count * shares_of(self._sizes[measured])
+        self._due[measured] += count * shares_of(sizes[measured])
         chosen = np.argsort(-self._due[measured], kind="stable")[:count]
         features = [measured[number] for number in chosen]
         self._due[features] -= 1
         return features
 
-    def _cells_for(self, feature: int, generator: np.random.Generator) -> np.ndarray:
+    def _cells_for(
+        self,
+        feature: int,
+        generator: np.random.Generator,
+        together: Sequence[FeaturePosteriors],
+    ) -> np.ndarray:
         """Return the cell of each bin in the next query about a feature."""
         effect = self._effects[feature]
         if effect is None:  # frequencies of many categories are not known yet
             return np.arange(len(self.bins[feature].learned))
-        ordered = self.bins[feature].ordered
-        return moving_cells(effect.profile, ordered, self._cells, generator)
+        profile = effect.profile
+        if len(together) > 1:
+            profile = pooled_profile([own.effect(feature) for own in together])
+        return moving_cells(profile, self.bins[feature].ordered, self._cells, generator)
 
     def cells_of(self, query: FeatureQuery) -> CellMap:
         """Return the cells of a query, by code."""
         return self.bins[query.feature].joined(query.cell_of)
 
     def observe(
-        self, queries: Sequence[FeatureQuery], measured: Sequence[np.ndarray]
+        self,
+        queries: Sequence[FeatureQuery],
+        measured: Sequence[np.ndarray],
+        counted: Sequence[np.ndarray] | None = None,
     ) -> list[np.ndarray]:
-        """Update the posteriors with noisy sums; return the change of each feature's values."""
+        """Update the posteriors with noisy sums; return the change of each feature's values.
+
+        Categories are joined by the noisy counts `counted`, by default the Hessians in the sums.
+        """
         belief = shared_belief(self._evidence, self._weights)
-        observed = [self._observe(*each, belief) for each in zip(queries, measured, strict=True)]
+        mass = [None] * len(queries) if counted is None else counted
+        each = zip(queries, measured, mass, strict=True)
+        observed = [self._observe(query, sums, belief, own) for query, sums, own in each]
         features = [query.feature for query in queries]
         effects = [self.effect(feature) for feature in features]
         steps = self._damping.steps(effects, observed)
@@ -247,13 +276,19 @@ class FeaturePosteriors:
                 self._sizes[feature] = effect.size
         return [effect.publish() for effect in effects]
 
-    def _observe(self, query: FeatureQuery, sums: np.ndarray, belief: np.ndarray) -> Observation:
+    def _observe(
+        self,
+        query: FeatureQuery,
+        sums: np.ndarray,
+        belief: np.ndarray,
+        counted: np.ndarray | None,
+    ) -> Observation:
         """Update the posterior of one feature."""
         feature, cell_of, noise = query.feature, query.cell_of, self._noise
         descent, hessian = read_sums(sums, self._scale)
         self._add_missing(feature, cell_of, hessian)
         if self._effects[feature] is None:  # rare ones of many categories share a bin from now on
-            own, shared = self.bins[feature].shared(hessian)
+            own, shared = self.bins[feature].shared(hessian if counted is None else counted)
             self.bins[feature] = own
             self._effects[feature] = Effect.of(own.ordered, own.learned, len(self.bins))
             noise = noise.times(np.sqrt(np.bincount(shared)))
@@ -270,13 +305,15 @@ class FeaturePosteriors:
         assert effect is not None
         return effect
 
-    def quantiles(self) -> list[CodeQuantiles]:
-        """Return the quantiles of each feature's codes, for interactions."""
+    def quantiles(self, others: Sequence[FeaturePosteriors] = ()) -> list[CodeQuantiles]:
+        """Return the quantiles of each feature's codes, for interactions of all these classes."""
         return [
             CodeQuantiles.unknown(own.of_code)
             if effect is None
-            else CodeQuantiles.of(own.of_code, own.ordered, effect)
-            for own, effect in zip(self.bins, self._effects, strict=True)
+            else CodeQuantiles.of(
+                own.of_code, own.ordered, [effect, *(other.effect(k) for other in others)]
+            )
+            for k, (own, effect) in enumerate(zip(self.bins, self._effects, strict=True))
         ]
 
     def by_code(self, feature: int) -> tuple[np.ndarray, np.ndarray]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -33,7 +33,9 @@ from privboost.recipes.common.posterior import (
     StepDamping,
     grid_prior,
     leaf_values,
+    main_direction,
     mean_variance,
+    pooled_profile,
     read_sums,
     shares_of,
     weight_and_precision,
@@ -60,7 +62,7 @@ _NEWS = 0.1
 """Weight of one measurement in the prior of its kind (pair or tree)."""
 
 
-def describe(single: int = 0, joint: int = 0) -> str:
+def describe(single: int = 0, joint: int = 0, classes: int = 1) -> str:
     """Describe a round about so many features, pairs or trees; which does not change its cost."""
     if single:
         cells = "a feature" if single == 1 else f"each of {single} features"
@@ -68,7 +70,8 @@ def describe(single: int = 0, joint: int = 0) -> str:
         cells = "two features, or by leaf of a tree"
     else:
         cells = f"each of {joint} pairs of features, or by leaf of each of {joint} trees"
-    return f"gradients and Hessians by cell of {cells}"
+    of_all = " of all classes" if classes > 1 else ""
+    return f"gradients and Hessians{of_all} by cell of {cells}"
 
 
 @dataclass(frozen=True)
@@ -117,8 +120,8 @@ class InteractionRule:
 class Measurements:
     """Measurements that are made once the number of rows is known.
 
-    Releases of one round about features, and about pairs or trees; for each output so many rounds
-    of each, of so many queries.
+    Releases of one round about features, and about pairs or trees; so many rounds of each, of so
+    many queries. A query is about all classes.
     """
 
     single: NoisySums
@@ -128,12 +131,12 @@ class Measurements:
     single_queries: int
     joint_queries: int
 
-    def planned(self, outputs: int) -> list[Planned]:
+    def planned(self) -> list[Planned]:
         """Return all releases, to replace the reserved one."""
-        single = [Planned(self.single, outputs * self.n_single)]
+        single = [Planned(self.single, self.n_single)]
         if self.joint is None:
             return single
-        return [*single, Planned(self.joint, outputs * self.n_joint)]
+        return [*single, Planned(self.joint, self.n_joint)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,12 +152,16 @@ class CodeQuantiles:
     size: float
 
     @classmethod
-    def of(cls, bin_of: np.ndarray, ordered: int, effect: Effect) -> CodeQuantiles:
+    def of(cls, bin_of: np.ndarray, ordered: int, effects: Sequence[Effect]) -> CodeQuantiles:
         """Return the quantiles of a number's codes, or of categories in order of their effects.
 
-        The rows of a bin are taken to be spread evenly over its codes.
+        The rows of a bin are taken to be spread evenly over its codes. With effects on several
+        classes, categories are in the order of the sum of effects in which they differ most.
         """
-        profile, values = effect.profile, effect.values
+        profile, values = effects[0].profile, effects[0].values
+        if len(effects) > 1:
+            profile = pooled_profile(effects)
+            values = main_direction(profile, np.stack([effect.values for effect in effects]))
         order = np.arange(len(values)) if ordered else np.argsort(values, kind="stable")
         before = np.empty(len(values))
         before[order] = np.cumsum(profile[order]) - profile[order]
@@ -183,6 +190,12 @@ class Pair:
 
     cells: CellMap
     effect: Effect
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """The indices of the two features."""
+        first, second = self.cells.parts[0].features
+        return first, second
 
     @property
     def gain(self) -> float:
@@ -271,7 +284,7 @@ class Interactions:
         self.trees: list[FittedTree] = []
         self.steps: list[list[tuple[Pair, Step]] | list[FittedTree]] = []
         for key in self._first_pairs():
-            self._pair_of(key)
+            self.pair_of(key)
 
     def _first_pairs(self) -> Sequence[tuple[int, int]]:
         """Return the pairs to measure in turn: those named, or those of the largest effects."""
@@ -280,14 +293,21 @@ class Interactions:
             return allowed.pairs or ()
         return allowed.largest_pairs(self._shares, allowed.n_tried or allowed.n_pairs or 0)
 
-    def next_pairs(self, count: int, generator: np.random.Generator) -> list[Pair]:
-        """Return at most so many pairs to measure next, or none: then trees are measured."""
+    def next_pairs(
+        self, count: int, generator: np.random.Generator, others: Sequence[Interactions] = ()
+    ) -> list[Pair]:
+        """Return at most so many pairs to measure next, or none: then trees are measured.
+
+        `others` are the interactions of other classes, which are measured by the same queries.
+        """
+        together = (self, *others)
         if self._allowed.n_pairs is not None:
-            return self._pairs_in_turn(count)
+            return self._pairs_in_turn(count, together)
         uniforms = generator.random((count, 4 + self._for_group))
         if uniforms[0, 0] >= self._pair_probability:
             return []
-        return list({id(pair): pair for pair in map(self._pair, uniforms)}.values())
+        pairs = [self._pair(own, together) for own in uniforms]
+        return list({id(pair): pair for pair in pairs}.values())
 
     @property
     def _is_choosing(self) -> bool:
@@ -295,31 +315,39 @@ class Interactions:
         most = self._allowed.n_pairs
         return most is not None and len(self.pairs) > most
 
-    def _pairs_in_turn(self, count: int) -> list[Pair]:
+    def _pairs_in_turn(self, count: int, together: Sequence[Interactions]) -> list[Pair]:
         """Return pairs that were measured least; of those that were tried, the best are kept."""
         pairs = sorted(self.pairs.values(), key=lambda pair: pair.effect.n_observed)
         if not self._is_choosing:
             return pairs[:count]
         untried = [pair for pair in pairs if not pair.effect.n_observed]
         if not untried:
-            best = sorted(self.pairs, key=lambda key: -self.pairs[key].expected_gain)
-            self.pairs = {key: self.pairs[key] for key in best[: self._allowed.n_pairs]}
-            return self._pairs_in_turn(count)
+            best = sorted(
+                self.pairs, key=lambda key: -sum(own.pairs[key].expected_gain for own in together)
+            )
+            for own in together:
+                own.pairs = {key: own.pairs[key] for key in best[: self._allowed.n_pairs]}
+            return self._pairs_in_turn(count, together)
         return untried[:count]
 
-    def _pair(self, uniforms: np.ndarray) -> Pair:
+    def _pair(self, uniforms: np.ndarray, together: Sequence[Interactions]) -> Pair:
         """Return the best pair so far, or a random one."""
         if self.pairs and uniforms[1] < AGAIN:
-            return max(self.pairs.values(), key=lambda pair: pair.gain)
+            return self.pairs[
+                max(self.pairs, key=lambda key: sum(own.pairs[key].gain for own in together))
+            ]
         group = self._group(uniforms[4:])
         first, second = (int(f) for f in group.draw(uniforms[2:4]))
         if first == second:
             steps = 1 + int(uniforms[1] * (len(group.features) - 1))
             at = int(np.searchsorted(group.features, first)) + steps
             second = int(group.features[at % len(group.features)])
-        return self._pair_of((min(first, second), max(first, second)))
+        key = (min(first, second), max(first, second))
+        for own in together[1:]:
+            own.pair_of(key)
+        return self.pair_of(key)
 
-    def _pair_of(self, key: tuple[int, int]) -> Pair:
+    def pair_of(self, key: tuple[int, int]) -> Pair:
         """Return the pair of two features, a new one if there is none."""
         if key not in self.pairs:
             parts = [
@@ -394,6 +422,15 @@ class Interactions:
         self.trees += grown
         self.steps.append(grown)
         return np.stack([own.published for own in grown])
+
+    def replace_leaves(self, published: np.ndarray) -> None:
+        """Replace the values of the leaves of the trees that were measured last."""
+        count = len(published)
+        grown = [
+            replace(own, published=values)
+            for own, values in zip(self.trees[-count:], published, strict=True)
+        ]
+        self.trees[-count:] = self.steps[-1] = grown
 
     def _observe_tree(self, tree: Tree, sums: np.ndarray) -> FittedTree:
         """Fit the leaves of a tree."""

@@ -215,6 +215,11 @@ class Plan(ABC):
         return None
 
     @property
+    def link(self) -> str:
+        """The link of the model's scores; see `Model`."""
+        return "log" if self.task.loss_instance.log_link else "identity"
+
+    @property
     def is_exchanged(self) -> bool:
         """Whether a reserved release is replaced during training: then all of ε is reported."""
         return False

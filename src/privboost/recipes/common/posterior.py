@@ -143,6 +143,10 @@ JOINT = 1.0
 """Damping for each further query about a pair or a tree in a round."""
 
 
+_POWER_STEPS = 8
+"""Steps of the power iteration for the direction in which classes differ most."""
+
+
 def largest_value(features: int) -> float:
     """Return the bound of effects with which no row's score can leave the grid."""
     return min(MOST_VALUE, (MAX_SCORE / 2 - 32) / features)
@@ -409,6 +413,34 @@ class StepDamping:
 def read_sums(sums: np.ndarray, scale: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
     """Return descents (minus gradients) and Hessians of sums, given the values of a grid step."""
     return -sums[:, 0] * scale[0], sums[:, 1] * scale[1]
+
+
+def pooled_profile(effects: Sequence[Effect]) -> np.ndarray:
+    """Return the estimated share of the rows of each bin, from effects on several classes."""
+    mass = np.sum([effect.mass for effect in effects], axis=0)
+    known = np.maximum(mass, 1e-9 * max(float(mass.max()), 1.0))
+    profile: np.ndarray = known / known.sum()
+    return profile
+
+
+def main_direction(profile: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return the sum of effects, of unit weights, that differs most between the bins.
+
+    `values` has shape (classes, bins). Its size is about that of all effects together.
+    """
+    apart = values - (profile * values).sum(axis=1)[:, None]
+    weights = np.sqrt((profile * apart**2).sum(axis=1))
+    for _ in range(_POWER_STEPS):
+        length = math.sqrt(float((weights**2).sum()))
+        if length == 0:
+            break
+        combined = ((weights / length)[:, None] * apart).sum(axis=0)
+        weights = (profile * combined * apart).sum(axis=1)
+    combined = (weights[:, None] * apart).sum(axis=0)
+    size = math.sqrt(float((profile * combined**2).sum()))
+    whole = math.sqrt(float((profile * apart**2).sum()))
+    direction: np.ndarray = combined * (whole / size if size > 0 else 0.0)
+    return direction
 
 
 def mean_variance(weights: np.ndarray) -> float:

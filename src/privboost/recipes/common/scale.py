@@ -18,11 +18,13 @@ from privboost._core.grid import SCORE_STEPS
 from privboost.accounting.events import Planned
 from privboost.accounting.noisy_sums import NoisySums
 from privboost.mechanisms.curator import Curator
+from privboost.recipes.common.asking import AllClasses, OneOutput
 from privboost.recipes.common.corrections import (
     UNKNOWN_CLIP,
     Calibratable,
     ClipEffect,
     calibrate,
+    last_release,
 )
 from privboost.recipes.common.exposure import Exposure
 from privboost.recipes.common.initial_score import (
@@ -82,12 +84,15 @@ class ScaledPlan(Plan):
         The last release of one output.
     label_release : NoisySums or None
         Counts by label beside those of a clipping range.
+    shifts_release : NoisySums or None
+        A second last release, of several classes.
     """
 
     settings: Any
     init_release: NoisySums | None
     calibration_release: NoisySums | None
     label_release: NoisySums | None = field(default=None, kw_only=True)
+    shifts_release: NoisySums | None = field(default=None, kw_only=True)
 
     @property
     def first_release(self) -> NoisySums:
@@ -190,6 +195,32 @@ class Scale(ABC):
         Spends `plan.label_release`, if there is one, as often as it is planned, and
         `plan.init_release` once for each output.
         """
+
+    @classmethod
+    def bound_of_query(cls, basis: PlanBasis, kind: type[NoisySums]) -> dict[str, Any]:
+        """Return the bound of a query about one feature, as events take it."""
+        return {**basis.bound, "cells": 1}
+
+    @classmethod
+    def last_releases(
+        cls, basis: PlanBasis, kind: type[NoisySums], share: float
+    ) -> list[tuple[str, Planned, float]]:
+        """Return the releases after the rounds: their names in the plan, and shares of μ²."""
+        last = last_release(kind, basis.task, basis.bound)
+        return [("calibration_release", Planned(last, 1), share)]
+
+    def step_values(self, count_step: float, output: int) -> tuple[float, float]:
+        """Return the values of one grid step of a measurement's gradients and Hessians."""
+        return self.clip * count_step, self.hessian_clip * count_step
+
+    def spread_of(self, output: int) -> float:
+        """Return `spread`, for a sum of the Hessians that `step_values` gives."""
+        return self.spread
+
+    @property
+    def queries(self) -> OneOutput | AllClasses:
+        """The kind of the queries of all measurements."""
+        return OneOutput()
 
     @abstractmethod
     def response(self, output: int, scores: np.ndarray) -> np.ndarray:
@@ -301,8 +332,7 @@ def clips_of_rows(plan: ScaledPlan, rows: float) -> tuple[float, float]:
     alike. Gradients without and Hessians with a clip would make steps too long, and correlated
     features would overshoot in turn.
     """
-    noise = plan.pooled_noise * (1 if plan.pure else math.sqrt(plan.task.n_outputs))
-    strength = rows / max(noise * plan.n_measured, 1e-300)
+    strength = rows / max(plan.pooled_noise * plan.n_measured, 1e-300)
     grown = _CLIP * (strength / _STRENGTH) ** _GROWTH
     clip = plan.settings.gradient_clip or float(min(max(grown, _NARROWEST), _WIDEST))
     third = min(max(clip / 3, _LEAST_HESSIAN), _MOST_HESSIAN)
