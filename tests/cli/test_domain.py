@@ -145,6 +145,27 @@ def test_skeletons_of_frames_hold_no_value(make):
         Domain.skeleton(frame, "cost", leave_out=["age2"])
 
 
+def test_skeletons_of_survival_times(tmp_path, run):  # noqa: F811
+    frame = make_table(20)
+    form = Domain.skeleton(frame, "cost", event="smoker")
+    assert form["target"] == {"name": "cost", "bounds": None, "event": "smoker"}
+    assert not {"cost", "smoker"} & set(form["features"])
+    assert Domain.skeleton(frame, "cost", task="survival", event="smoker") == form
+    with pytest.raises(DomainError, match="to be filled in"):
+        Domain.from_dict(form)
+    frame.to_parquet(tmp_path / "t.parquet")
+    how = ("--target", "cost", "--event", "smoker")
+    made = run("domain", "skeleton", str(tmp_path / "t.parquet"), *how)
+    assert json.loads(made.stdout)["target"] == form["target"]
+    for how in ({"task": "number"}, {"event": "cost"}, {"event": "no"}, {"unit": "smoker"}):
+        with pytest.raises((SchemaError, ValueError), match=r"event|no column 'no'"):
+            Domain.skeleton(frame, "cost", **{"event": "smoker"} | how)
+    with pytest.raises(ValueError, match="need event"):
+        Domain.skeleton(frame, "cost", task="survival")
+    with pytest.raises(ValueError, match="task must be"):
+        Domain.skeleton(frame, "cost", task="bogus")
+
+
 def test_a_column_without_a_kind_is_left_out(tmp_path, run):  # noqa: F811
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"x": [1], "many": [[1, 2]], "y": [True]}), path)

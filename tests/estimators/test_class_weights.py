@@ -9,6 +9,7 @@ from privboost import (
     LazyBBClassifier,
     PrivBoostClassifier,
     PrivBoostRegressor,
+    PrivBoostSurvival,
     SarusXGBClassifier,
     SBDTClassifier,
 )
@@ -101,6 +102,9 @@ def test_what_is_refused_before_a_row_is_read(given, words):
 def test_where_there_are_none():
     with pytest.raises(ValueError, match="the target is a number"):
         make(PrivBoostRegressor, NUMBER, class_weight=WEIGHTS).fit(make_frame(9, target=NUMBER))
+    times = {"name": "y", "bounds": [1, 9], "event": "e"}
+    with pytest.raises(ValueError, match="the target is a survival time"):
+        make(PrivBoostSurvival, times, class_weight=WEIGHTS).fit(make_frame(9, target=NUMBER))
     with pytest.raises(ValueError, match="a stream takes none"):
         make(SBDTClassifier, class_weight=WEIGHTS).partial_fit(FRAME)
     with pytest.raises(TypeError, match="no parameter 'class_weight'"):

@@ -47,3 +47,9 @@ def test_scores_are_scikit_learns():
         assert model.score(frame, truth) == measure(truth, predicted)
         weighted = measure(truth, predicted, sample_weight=weight)
         assert model.score(frame, truth, sample_weight=weight) == weighted
+        for own in (model, model.model_):
+            assert own.score(frame, public_rows=True) == measure(truth, predicted)
+            found = own.score(frame, sample_weight=weight, public_rows=True)
+            assert found == weighted
+        with pytest.raises(privboost.SchemaError, match="no column 'income'"):
+            model.score(frame.drop(columns="income"), public_rows=True)

@@ -320,6 +320,7 @@ def test_what_is_printed_and_written(skewed, tmp_path):
     for text in (str(found), found._repr_html_(), str(section)):
         assert f"residuals clipped at {clip:.6g}" in text
         assert "at least" in text
+        assert "narrower bounds of the target" in text
         assert "at most" in text
     form = json.loads(found.to_json(tmp_path / "found.json"))
     assert form["residuals"]["clip"] == clip

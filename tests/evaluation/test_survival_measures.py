@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from privboost import Evaluation, PrivBoostSurvival, evaluate, load_model
+from privboost import Evaluation, PrivBoostSurvival, evaluate, load_model, model_card
 from privboost.evaluation import survival
 from privboost.evaluation.survival import SurvivalCounts
 from privboost.models.survival import concordance
@@ -62,6 +62,18 @@ def test_measures_of_public_rows(model, rows):
     assert found.to_table().num_rows == 1
     assert found.reliability_table().num_rows == len(bins)
     found.plot()
+
+
+def test_texts_and_cards_say_at_which_time(model, rows):
+    found = evaluate(model, rows, by=["job"], horizon=HORIZON, **PUBLIC)
+    assert found.horizon == pytest.approx(HORIZON)
+    for at in ("survival at 3", "predicted survival at 3", "censored before 3"):
+        assert at in str(found)
+        assert at in found._repr_html_()
+    card = model_card(model, evaluations=[found]).to_markdown()
+    assert "| survival at 3 |" in card
+    assert "; calibration error at 3 " in card
+    assert Evaluation.from_dict(found.to_dict()).horizon == found.horizon
 
 
 def test_a_default_horizon_lies_within_the_times(model, rows):

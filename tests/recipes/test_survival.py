@@ -24,6 +24,7 @@ from privboost import (
     evaluate,
     export_model,
     load_model,
+    model_card,
     recommend,
 )
 from privboost._core.grid import CLIP_STEPS
@@ -101,6 +102,26 @@ def test_survival_functions_fall_from_one_to_zero_and_are_calibrated(trained):
     assert np.abs(survival[:, 3] - true).mean() < 0.05
 
 
+def test_the_scale_is_public_and_gives_survival(trained):
+    model, frame, _ = trained
+    own, loaded = model.scale_, read_model(model_bytes(model.model_), "m")
+    assert own == loaded.scale_ == pytest.approx(SCALE, rel=0.2)
+    survival = 1 / (1 + (3.0 / model.predict(frame[:50])) ** (1 / own))
+    assert np.allclose(model.predict_survival_function(frame[:50], 3.0)[:, 0], survival)
+    found = model.explain_global()
+    assert found.time_scale == found.to_dict()["time_scale"] == own
+    assert f"s = {own:.4g}" in found.to_text()
+    assert f"{own:.4g}" in model_card(model).to_markdown()
+    assert fitted(frame[:50], n_estimators=2, scale=0.9).scale_ == pytest.approx(0.9)
+
+
+def test_a_single_time_gives_one_column(trained):
+    model, frame, _ = trained
+    expected = model.predict_survival_function(frame[:9], [3.0])
+    for one in (3, np.float32(3.0), np.array(3)):
+        assert np.array_equal(model.predict_survival_function(frame[:9], one), expected)
+
+
 def test_medians_beyond_the_bounds_are_still_in_order():
     """Where all rows are censored early, predictions must not end at the last time."""
     frame, median = table()
@@ -127,6 +148,14 @@ def test_labels_come_in_any_form():
     frames += [pa.table({"t": frame["days"], "e": frame["died"]}), structured(frame)]
     for y in frames:
         assert model_bytes(fitted(X, y, n_estimators=4).model_) == expected
+    y = structured(frame)
+    integers = y.astype([("event", np.int8), ("time", float)])
+    assert model_bytes(fitted(X, integers, n_estimators=4).model_) == expected
+    for kinds in ([("event", int), ("time", int)], [("event", float), ("time", float)]):
+        with pytest.raises(SchemaError, match="as integers, of 0 and 1, the first"):
+            fitted(X, y.astype(kinds))
+    with pytest.raises(SchemaError, match="structured array"):
+        fitted(X, integers[["time", "event"]])
     numbers = frame.assign(died=frame["died"].astype(int))
     for own in (numbers, frame.assign(died=frame["died"].astype(str)), pa.table(numbers)):
         assert model_bytes(fitted(own, "days", n_estimators=4).model_) == expected
@@ -261,6 +290,24 @@ def test_a_domain_says_what_it_is_about(tmp_path):
     assert type(recommend(DOMAIN, 1.0).estimator) is PrivBoostSurvival
 
 
+def test_bounds_of_times_are_never_inferred():
+    frame, _ = table(50)
+    for target in ({"name": "days", "event": "died"}, TARGET | {"bounds": None}):
+        with pytest.raises(DomainError, match=r"target\.bounds: .* not inferred"):
+            Domain.learn(frame, "days", 1.0, 1e-6, given={"target": target})
+        with pytest.raises(DomainError, match=r"target\.bounds: ") as raised:
+            Domain.from_dict(DOMAIN | {"target": target})
+        assert "domain learn" not in str(raised.value)
+
+
+def test_the_docstring_says_that_a_domain_is_needed():
+    text = " ".join(PrivBoostSurvival.__doc__.split())
+    assert "It must be given" in text
+    assert "Without it, `fit` infers one" not in text
+    assert "or survival times. By default none" in text
+    assert "Without it, `fit` infers one" in " ".join(PrivBoostRegressor.__doc__.split())
+
+
 def test_what_has_no_meaning_is_refused():
     frame, _ = table(50)
     with pytest.raises(ValueError, match="a survival model needs one"):
@@ -273,15 +320,24 @@ def test_what_has_no_meaning_is_refused():
     plain = DOMAIN | {"target": {"name": "days", "bounds": [0.05, 20]}}
     with pytest.raises(DomainError, match='and "event"'):
         PrivBoostSurvival(1.0, 1e-6, plain).fit(frame)
+    with pytest.raises(TypeError, match="takes no 'event_col': here it is dom"):
+        PrivBoostSurvival(1.0, 1e-6, DOMAIN).fit(frame, event_col="died")
+    with pytest.raises(TypeError, match="takes no 'how': it takes X, y, sample_weight"):
+        PrivBoostSurvival(1.0, 1e-6, DOMAIN).fit(frame, how="died")
+    with pytest.raises(ValueError, match="'died' is the column of events, the domain's target"):
+        PrivBoostSurvival(1.0, 1e-6, DOMAIN).fit(frame, "days", "died")
     model = fitted(frame, n_estimators=2)
     with pytest.raises(AttributeError, match="no units were put aside"):
         model.model_.predict_interval(frame)
-    for times, error in (("a", TypeError), ([], ValueError), ([-1.0], ValueError)):
+    for times, error in (("a", TypeError), ([], ValueError), (-1.0, ValueError)):
         with pytest.raises(error, match="times must be"):
             model.predict_survival_function(frame, times)
     number = PrivBoostRegressor(1.0, 1e-6, plain, n_estimators=2, random_state=1).fit(frame)
     with pytest.raises(AttributeError, match="no survival time"):
         number.model_.predict_survival_function(frame, [1.0])
+    with pytest.raises(AttributeError, match="scale_: the target is no survival time"):
+        _ = number.model_.scale_
+    assert "time_scale" not in number.explain_global().to_dict()
 
 
 def test_a_search_compares_concordances():

@@ -56,6 +56,9 @@ def skeleton(
     target: Target,
     leave_out: LeaveOut = None,
     task: OfTask = None,
+    event: Annotated[
+        str | None, "For survival times: the column that tells whether the event was observed."
+    ] = None,
     unit: Annotated[str | None, "The column that identifies protected units (people)."] = None,
     header: Header = False,
     out: Out = None,
@@ -73,7 +76,7 @@ def skeleton(
     OutputOptions(force=force).check((data,), out)
     table = TableOptions(separator=separator).open(data)
     kind = None if task is None else task.value
-    made = make_skeleton(table, target, leave_out or (), kind, header, unit)
+    made = make_skeleton(table, target, leave_out or (), kind, header, unit, event)
     if out is None:
         typer.echo(made.to_json(), nl=False)
     else:

@@ -471,16 +471,14 @@ _OPTIONS = {
 _PYTHON_LITERALS = {"True": "true", "False": "false", "None": "null"}
 
 
-_TASKS = {"classes": "classes", "number": "a number", "survival": "a survival time"}
-"""Kinds of target in words."""
-
-
 def estimator_class(recipe: str, task: str) -> Any:
     """Return the estimator of a recipe for a kind of target."""
+    from privboost.data.targets import TASKS_IN_WORDS
+
     known = RECIPES[recipe].estimators
     if task not in known:
-        able = " or ".join(_TASKS[own] for own in known)
-        raise ValueError(f"--recipe {recipe} is for {able}; the target is {_TASKS[task]}")
+        able = " or ".join(TASKS_IN_WORDS[own] for own in known)
+        raise ValueError(f"--recipe {recipe} is for {able}; the target is {TASKS_IN_WORDS[task]}")
     return getattr(privboost, known[task])
 
 

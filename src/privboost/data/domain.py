@@ -191,6 +191,7 @@ class Domain(DeclaredState):
         task: str | None = None,
         unit: str | None = None,
         header: bool = False,
+        event: str | None = None,
     ) -> dict[str, Any]:
         """Return a domain's JSON payload to fill in, from a table's schema alone.
 
@@ -205,12 +206,16 @@ class Domain(DeclaredState):
             The column to predict.
         leave_out : sequence of str
             Columns that are no features.
-        task : {"classes", "number"}, optional
-            What the target is; by default its type decides, or both are left open.
+        task : {"classes", "number", "survival"}, optional
+            What the target is; by default its type decides, or both are left open. It is a survival
+            time where `event` is given.
         unit : str, optional
             The column that identifies protected units, which is no feature.
         header : bool
             Whether the first line of a CSV file is known to name its columns: it could be a record.
+        event : str, optional
+            The column that tells whether the event was observed at the time `target`, which is no
+            feature.
 
         Returns
         -------
@@ -226,7 +231,9 @@ class Domain(DeclaredState):
         >>> Domain.skeleton(table, "ill")["features"]["age"]
         {'kind': 'numeric', 'bounds': None, 'missing': False}
         """
-        return make_skeleton(open_table(frame, ()), target, leave_out, task, header, unit).form
+        return make_skeleton(
+            open_table(frame, ()), target, leave_out, task, header, unit, event
+        ).form
 
     def check(self, frame: Any, *, public_rows: bool = False, header: bool = False) -> Comparison:
         """Compare the domain with a table's schema, and with its values if they are public.

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from privboost._core.checks import check_text
+from privboost._core.checks import check_choice, check_text
 from privboost._core.errors import SchemaError
 from privboost._core.grid import BLOCK_ROWS
 from privboost._core.unit import UNITS
@@ -22,7 +22,7 @@ from privboost.data.domain_json import VERSION, Parts, domain_json
 from privboost.data.features import FEATURE_KINDS, OPEN_KIND, Feature
 from privboost.data.files import check_header
 from privboost.data.table import Column, Table
-from privboost.data.targets import Target
+from privboost.data.targets import TASKS_IN_WORDS, Target
 from privboost.data.unit_names import read_unit_names
 from privboost.data.values import column_kind
 
@@ -79,8 +79,15 @@ def make_skeleton(
     task: str | None = None,
     header: bool = False,
     unit: str | None = None,
+    event: str | None = None,
 ) -> Skeleton:
     """Return the skeleton of a domain for a table; no row is read. See `Domain.skeleton`."""
+    if task is not None:
+        check_choice("task", task, tuple(TASKS_IN_WORDS))
+    if event is None and task == "survival":
+        raise ValueError("task: survival times need event, the column of events")
+    if event is not None and task not in (None, "survival"):
+        raise ValueError(f"event is for survival times; the task is {TASKS_IN_WORDS[task]}")
     if table.is_text:
         if not header:
             raise SchemaError(
@@ -89,17 +96,20 @@ def make_skeleton(
             )
         check_header(table.columns, target)
     skipped = (*leave_out, *([] if unit is None else [unit]))
-    for name in (target, *skipped):
+    for name in (target, *skipped, *([] if event is None else [event])):
         if name not in table.columns:
             raise SchemaError(f"the table has no column {name!r}")
     if target in skipped:
         raise SchemaError(f"the target {target!r} cannot be left out, nor be the unit")
+    if event in (target, *skipped):
+        raise SchemaError(f"the event {event!r} is the target, the unit or left out; name another")
     names = [name for name in table.columns if name not in skipped]
     batch = table.no_rows(names)
     kinds = {name: _kind(batch[name], name, table.is_text) for name in names}
-    features = [name for name in names if name != target]
-    for name in (*features, target):
+    features = [name for name in names if name not in (target, event)]
+    for name in names:
         check_text(name, "a column's name")
+    about = _target(kinds[target], task) if event is None else {"bounds": None, "event": event}
     form: dict[str, Any] = {
         "version": VERSION,
         "features": {
@@ -107,7 +117,7 @@ def make_skeleton(
             for name in features
             if kinds[name]
         },
-        "target": {"name": target} | _target(kinds[target], task),
+        "target": {"name": target} | about,
     }
     if unit is not None:
         form["unit"] = {"column": unit, "max_rows": None, "weighting": UNITS}

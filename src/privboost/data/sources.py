@@ -118,10 +118,15 @@ def split_survival(labels: Any, time: str, event: str) -> tuple[Any, Any]:
 
     Labels are a structured array, as scikit-survival has them, or a frame of two columns. Columns
     with the domain's names are taken by name, and others by their type: events are boolean, and
-    times are numbers. Only the schema can raise.
+    times are numbers; integers that come first in a structured array, before floats, are events
+    too. Only the schema can raise.
     """
     if isinstance(labels, np.ndarray) and labels.dtype.names is not None:
         columns = {str(name): labels[name] for name in labels.dtype.names}
+        fields = "".join(own.dtype.kind for own in columns.values())
+        if fields in ("if", "uf") and set(columns) != {time, event}:
+            happened, times = columns.values()
+            return times, happened
     else:
         frame = nw.from_native(labels, eager_only=True, pass_through=True)
         if not isinstance(frame, nw.DataFrame):
@@ -143,7 +148,9 @@ def split_survival(labels: Any, time: str, event: str) -> tuple[Any, Any]:
 
 _SURVIVAL_LABELS = (
     "y of a survival model must be a structured array, or a frame, of two columns: whether the "
-    "event was observed (booleans), and the time (numbers); leave it out if X has both columns"
+    "event was observed (booleans), and the time (numbers), or of the target's names. Events may "
+    "be given as integers, of 0 and 1, the first field before times of floats; leave y out if X "
+    "has both columns"
 )
 
 

@@ -33,6 +33,9 @@ from privboost.data.table import Column
 from privboost.data.values import Label, code_labels, count_unlisted, read_numbers
 from privboost.losses.base import UNKNOWN_LABEL
 
+TASKS_IN_WORDS = {"classes": "classes", "number": "a number", "survival": "a survival time"}
+"""What a target of each task is, for messages."""
+
 _LEAST_WIDTH = 1e-6
 _LEAST_MEAN = 1e-50
 """Least upper bound of numbers whose logarithm is a score; the largest is its inverse."""
@@ -363,13 +366,15 @@ def read_target(payload: Any) -> Target:
     payload = check_mapping(payload, "target", {"name"}, optional)
     name = check_text(payload["name"], "target.name")
     payload = _without_placeholder(payload)
+    if "event" in payload and not {"classes", "bounds"} & set(payload):
+        raise DomainError("target.bounds: times until an event need them, from public knowledge")
     if ("classes" in payload) == ("bounds" in payload):
         raise DomainError(
             'target: give "classes" (to classify) or "bounds" (a number), one of them'
         )
     reason = read_reason(payload, "target")
     if "event" in payload:
-        if "bounds" not in payload:
+        if "classes" in payload:
             raise DomainError("target.event: classes have none; give the bounds of times")
         scale = payload.get("scale", "log")
         return SurvivalTarget(name, payload["bounds"], reason, scale, payload["event"])
@@ -387,5 +392,6 @@ def _without_placeholder(payload: Mapping[str, Any]) -> Mapping[str, Any]:
     if empty and not {"classes", "bounds"} & set(chosen):
         hints = {"classes": 'a list such as ["no", "yes"]', "bounds": "[lowest, highest]"}
         hint = ", or ".join(f"{key}: {hints[key]}" for key in empty)
-        raise Hole(f"target.{' or '.join(empty)}", f"{hint} ({INFERABLE})")
+        learned = "" if "event" in payload else f" ({INFERABLE})"
+        raise Hole(f"target.{' or '.join(empty)}", f"{hint}{learned}")
     return chosen

@@ -24,7 +24,7 @@ from privboost.data.domain_json import read_json
 from privboost.data.feature_base import MAX_CLASSES, check_labels, check_scale
 from privboost.data.features import FEATURE_KINDS, OPEN_KIND, Feature
 from privboost.data.table import Batch
-from privboost.data.targets import ClassTarget, Target
+from privboost.data.targets import TASKS_IN_WORDS, ClassTarget, Target
 from privboost.data.times import read_durations
 from privboost.data.unit_names import read_unit_names
 from privboost.data.values import Label, code_labels, column_kind, read_numbers
@@ -139,6 +139,11 @@ def _read_unit(declared: Any) -> tuple[Any, bool]:
 def _read_target(declared: Mapping[str, Any]) -> tuple[str | None, str, bool]:
     """Return a target's task and scale, and whether it is declared completely."""
     filled = _filled(declared)
+    if "event" in filled and "bounds" not in filled:
+        raise DomainError(
+            "given: target.bounds: those of times until an event are not inferred; give them, from "
+            "public knowledge"
+        )
     left = {key for key in ("classes", "bounds") if key in declared and declared[key] is None}
     if {"classes", "bounds"} & set(filled) or not (left or "scale" in filled):
         return None, "linear", bool(declared)
@@ -190,7 +195,7 @@ def target_name_of(given: Mapping[str, Any]) -> str | None:
 def check_classes(classes: Any, task: str) -> tuple[Label, ...]:
     """Check the parameter `classes`, which declares classes without a domain."""
     if task != "classes":
-        raise ValueError("classes is for classifiers, and the target is a number")
+        raise ValueError(f"classes is for classifiers, and the target is {TASKS_IN_WORDS[task]}")
     return check_labels(classes, "classes", MAX_CLASSES, least=2)
 
 

@@ -427,14 +427,14 @@ class PublicScoreMixin:
     """Adds `score`, which is exact, to a classifier or regressor of scikit-learn."""
 
     def score(
-        self, X: Any, y: Any, sample_weight: Any = None, *, public_rows: bool | None = None
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, public_rows: bool | None = None
     ) -> float:
         """Return the exact accuracy, or R² of a number, on rows that must be public.
 
         Parameters
         ----------
         X, y, sample_weight
-            As scikit-learn's estimators take them.
+            As scikit-learn's estimators take them; `y` may be left out if `X` has the target.
         public_rows : bool, optional
             Declares that every row is public. By default the estimator's own `public_rows`.
 
@@ -451,6 +451,9 @@ class PublicScoreMixin:
         own: Any = self
         declared = own.public_rows if public_rows is None else public_rows
         warn_of_score(declared, own.random_state is not None)
+        if y is None:
+            found: float = own._fitted().score(X, None, sample_weight, public_rows=True)
+            return found
         return float(super().score(X, y, sample_weight))  # type: ignore[misc]
 
 
@@ -498,6 +501,11 @@ class PrivateSurvival(PrivateEstimator):
 
     _task = "survival"
 
+    @property
+    def scale_(self) -> float:
+        """Scale s of log times around medians, which all rows share; see `Model.scale_`."""
+        return self._fitted().scale_
+
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict the median time of each row, which may lie beyond the bounds. Costs no privacy.
 
@@ -515,8 +523,8 @@ class PrivateSurvival(PrivateEstimator):
         ----------
         X : data frame, array, or path of a file
             The rows.
-        times : sequence of float
-            The times, 0 or more.
+        times : float, or sequence of float
+            The times, 0 or more; one alone gives one column.
 
         Returns
         -------
@@ -555,6 +563,14 @@ class PrivateSurvival(PrivateEstimator):
                 'column of events: {"name": "time", "bounds": [1, 3650], "event": "died"}'
             )
         return super()._run_settings()
+
+    def _weight_bound(self, sample_weight: Any) -> float | None:
+        if isinstance(sample_weight, str) and self.sample_weight_bound is None:
+            raise ValueError(
+                f"sample_weight: weights need sample_weight_bound; if {sample_weight!r} is the "
+                "column of events, the domain's target names it, and fit takes the table alone"
+            )
+        return super()._weight_bound(sample_weight)
 
     def _check_target(self, domain: Domain) -> None:
         if not isinstance(domain.target, SurvivalTarget):

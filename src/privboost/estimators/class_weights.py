@@ -7,12 +7,13 @@ from typing import Any
 
 from privboost._core.checks import check_size
 from privboost._core.grid import WEIGHT_STEPS
+from privboost.data.targets import TASKS_IN_WORDS
 
 
 def check_class_weight(given: Any, task: str) -> dict[Any, float]:
     """Return checked weights of classes, or raise."""
     if task != "classes":
-        raise ValueError("class_weight is for classes, and the target is a number")
+        raise ValueError(f"class_weight is for classes, and the target is {TASKS_IN_WORDS[task]}")
     if isinstance(given, str):
         raise ValueError(
             f"class_weight={given!r} needs the counts of classes, which are private. Give "

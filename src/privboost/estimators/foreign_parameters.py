@@ -81,7 +81,7 @@ _ANSWERS = (
         "estimators of PrivBoost alone have a Tweedie loss of a number",
     ),
     _Answer(
-        "aft_loss_distribution aft_loss_distribution_scale label_lower_bound label_upper_bound",
+        "aft_loss_distribution label_lower_bound label_upper_bound",
         (),
         "",
         "times with censoring need PrivBoostSurvival",
@@ -227,12 +227,23 @@ _ANSWERS = (
         "the domain declares them",
     ),
     _Answer(
+        "duration_col event_col durations event_observed time_col",
+        ("domain",),
+        ", whose target names the columns of times and of events, for PrivBoostSurvival",
+        "times with censoring need PrivBoostSurvival",
+    ),
+    _Answer(
         "sample_weight",
         ("sample_weight_bound",),
         ", their public bound; weights themselves go to fit",
         "rows have no weights here",
     ),
-    _Answer("aft_loss_distribution_scale", ("scale",), "", "there are no survival times here"),
+    _Answer(
+        "aft_loss_distribution_scale",
+        ("scale",),
+        "",
+        "times with censoring need PrivBoostSurvival, which has scale",
+    ),
     _Answer(
         "conformal_fraction",
         (),
@@ -338,7 +349,7 @@ def foreign_name_hint(
 def answers_foreign_names(
     method: Callable[Concatenate[_Own, _P], _Result],
 ) -> Callable[Concatenate[_Own, _P], _Result]:
-    """Decorate a method of an estimator: arguments of other libraries are refused with reasons."""
+    """Decorate a method of an estimator: it refuses unknown arguments, with reasons if known."""
     arguments = inspect.signature(method).parameters
 
     @wraps(method)
@@ -351,9 +362,8 @@ def answers_foreign_names(
             hint = foreign_name_hint(name, known)
             if name in known:
                 hint = "it is a parameter of the estimator"
-            if hint:
-                kind = type(self).__name__
-                raise TypeError(f"{kind}.{method.__name__} takes no {name!r}: {hint}")
+            hint = hint or f"it takes {', '.join(list(arguments)[1:])}"
+            raise TypeError(f"{type(self).__name__}.{method.__name__} takes no {name!r}: {hint}")
         return method(self, *by_place, **by_name)
 
     return answering

@@ -161,6 +161,14 @@ how far it was off. A target on a log scale is no cure: its predictions are geom
 the median. See "Skewed labels" in docs/sharp_edges.md."""
 """Paragraphs in the docstring of every regressor."""
 
+_OF_SURVIVAL = {
+    "domain": "Public description of the table. It must be given: times have public bounds. "
+    "`Domain.learn` infers the features around such a target privately (`given`).",
+    "domain_given": "Of no use here: `fit` infers no domain.",
+    "domain_share": "Of no use here: `fit` infers no domain.",
+}
+"""Documentation of arguments that differ for survival models."""
+
 _ATTRIBUTES = """\
 Attributes
 ----------
@@ -170,6 +178,10 @@ model_ : Model
     Released model.
 domain_ : Domain
     Domain of the training, declared or inferred."""
+
+_SCALE_OF_TIMES = """
+scale_ : float
+    Scale s of log times around medians: survival at t is 1/(1 + (t/median)^(1/s))."""
 
 
 def accountants(*names: str) -> Any:
@@ -203,10 +215,11 @@ def documented(kind: _Kind) -> _Kind:
     kind.__init__ = _constructor(arguments, task)  # type: ignore[misc]
     summary, _, examples = inspect.cleandoc(kind.__doc__ or "").partition("\nExamples\n")
     about = [CLIPS_OF_A_NUMBER] if task == "number" else []
-    entries = [_entry(each) for each in _ordered(arguments, task)]
+    entries = [_entry(each, task) for each in _ordered(arguments, task)]
     listed = "\n".join(["Parameters", "----------", *entries])
+    attributes = _ATTRIBUTES + (_SCALE_OF_TIMES if task == "survival" else "")
     kind.__doc__ = "\n\n".join(
-        [summary.strip(), *about, listed, _ATTRIBUTES, f"Examples\n{examples}"]
+        [summary.strip(), *about, listed, attributes, f"Examples\n{examples}"]
     )
     return kind
 
@@ -260,11 +273,11 @@ def _ordered(arguments: Any, task: str | None) -> list[Any]:
     return sorted(known, key=lambda each: (each.kw_only, rank[each.name] if each.kw_only else 0))
 
 
-def _entry(each: Any) -> str:
-    """Return the entry of an argument in a docstring."""
+def _entry(each: Any, task: str) -> str:
+    """Return the entry of an argument in the docstring of a task's estimator."""
     about = declared(each)
     optional = ", optional" if each.default is None else ""
-    text = about.doc
+    text = about.doc if task != "survival" else _OF_SURVIVAL.get(each.name, about.doc)
     if about.by_task and each.default is None and "default" not in text.lower():
         first, second = (about.by_task[kind] for kind in ("classes", "number"))
         text += f" Default {first} for classes, {second} for a number."

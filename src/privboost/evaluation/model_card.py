@@ -12,7 +12,7 @@ from typing import Any
 from privboost._core.checks import is_writable, listed
 from privboost._core.errors import BudgetError
 from privboost.data.domain import Domain
-from privboost.data.targets import ClassTarget
+from privboost.data.targets import ClassTarget, SurvivalTarget
 from privboost.estimators.base import PrivateEstimator
 from privboost.evaluation.plan import digest_of
 from privboost.evaluation.result import NO_ROWS, Evaluation, Measures
@@ -160,6 +160,8 @@ def model_section(model: Model, name: str) -> Section:
         ("Kind of scores", model.scores.kind),
         ("Features", str(len(model.domain.features))),
     ]
+    if isinstance(target, SurvivalTarget):
+        facts.append(("Scale s of log times around their median", f"{model.scale_:.4g}"))
     return Section("Model", (Table("Model", tuple(facts)),))
 
 
@@ -201,12 +203,15 @@ def _cost_table(title: str, training: PrivacyReport, spent: PrivacyReport) -> Ta
 
 def _measure_blocks(title: str, evaluation: Evaluation) -> list[Block]:
     whole = evaluation.measures
-    rows = [(name.replace("_", " "), whole.text(name) or NO_ROWS) for name in whole.values]
+    rows = [(evaluation.label(name), whole.text(name) or NO_ROWS) for name in whole.values]
     blocks: list[Block] = [
         Table(f"{title}: all rows", tuple(rows), ("Measure", "Value ± standard error"))
     ]
     if evaluation.groups:
-        groups = [(f"{g.feature}: {g.value}", _group_text(g.measures)) for g in evaluation.groups]
+        groups = [
+            (f"{g.feature}: {g.value}", _group_text(evaluation, g.measures))
+            for g in evaluation.groups
+        ]
         columns = ("Group", "Values ± standard errors")
         blocks.append(Table(f"{title}: by group", tuple(groups), columns))
     if evaluation.note:
@@ -231,9 +236,9 @@ def _measure_blocks(title: str, evaluation: Evaluation) -> list[Block]:
     return blocks
 
 
-def _group_text(measures: Measures) -> str:
+def _group_text(evaluation: Evaluation, measures: Measures) -> str:
     names = [name for name in measures.values if measures.text(name)]
-    found = [f"{name.replace('_', ' ')} {measures[name]}" for name in names]
+    found = [f"{evaluation.label(name)} {measures[name]}" for name in names]
     return "; ".join(found if measures.known else [*found, NO_ROWS])
 
 

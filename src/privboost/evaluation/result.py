@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from privboost._core.checks import did_you_mean, is_writable
+from privboost._core.checks import did_you_mean, is_number, is_writable
 from privboost.explanations.plots import draw_calibration, draw_reliability
 from privboost.explanations.terms import Finding
 from privboost.models.findings import no_rows
@@ -356,9 +356,27 @@ class Evaluation:
         return self.measures.calibration
 
     @property
+    def horizon(self) -> float | None:
+        """The time at which survival is measured; None of other targets."""
+        at: Any = self.privacy.parameters.get("horizon")
+        return float(at) if is_number(at) else None
+
+    def label(self, name: str) -> str:
+        """Return a measure's name in words, with the horizon where it is measured there."""
+        text = name.replace("_", " ")
+        if self.horizon is None or name not in _AT_HORIZON:
+            return text
+        at = "" if name == "censored_before" else "at "
+        return f"{text} {at}{self.horizon:.6g}"
+
+    @property
     def note(self) -> str:
         """How residuals and labels were bounded, in words; may be empty."""
-        return "" if self.residuals is None else str(self.residuals)
+        text = "" if self.residuals is None else str(self.residuals)
+        values = self.measures.values.values()
+        if self.measures.known and any(getattr(each, "one_sided", None) for each in values):
+            text += f". {_TWO_ENDS}"
+        return text
 
     def findings(self) -> tuple[Finding, ...]:
         """Return a warning if there seem to be no rows with a known label.
@@ -537,7 +555,7 @@ class Evaluation:
     def _table(self) -> list[list[str]]:
         """Return the measures as rows of text: one for all rows, and one for each group."""
         names = list(self.measures.values)
-        lines = [["", *(name.replace("_", " ") for name in names)]]
+        lines = [["", *map(self.label, names)]]
         parts = [("all", self.measures)]
         parts += [(f"{group.feature}: {group.value}", group.measures) for group in self.groups]
         return lines + [[label, *own.line(names)] for label, own in parts]
@@ -600,6 +618,15 @@ def _short(value: float, error: float) -> str:
     places = min(max(1 - math.floor(math.log10(error)), 0), 8)
     return f"{value:.{places}f}"
 
+
+_AT_HORIZON = ("survival", "predicted_survival", "calibration_error", "censored_before")
+"""Measures of survival times that depend on the horizon."""
+
+_TWO_ENDS = (
+    "A larger epsilon, more rows, or narrower bounds of the target (public knowledge) give the "
+    "missing ends"
+)
+"""Hint where values have one end."""
 
 _GROUP = ("feature", "value")
 """Columns of the group; both are null for all rows."""

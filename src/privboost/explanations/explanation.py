@@ -74,6 +74,8 @@ class Explanation:
         For a vote of rules: the votes of each rule, which the shapes show as effects.
     findings : tuple of Finding
         Findings that follow from released values.
+    time_scale : float or None
+        For survival times: the scale of log times around their median, as `Model.scale_`.
     """
 
     target: str
@@ -88,6 +90,7 @@ class Explanation:
     coefficients: Coefficients | None
     votes: VoteSummary | None
     findings: tuple[Finding, ...]
+    time_scale: float | None = None
 
     def shape(self, feature: str, of: str = "") -> Shape:
         """Return the shape of a feature, beyond two classes for one of them.
@@ -110,7 +113,10 @@ class Explanation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content of the JSON."""
-        return {_JSON_KEYS.get(name, name): value for name, value in asdict(self).items()}
+        named = {_JSON_KEYS.get(name, name): value for name, value in asdict(self).items()}
+        if self.time_scale is None:
+            del named["time_scale"]
+        return named
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the explanation as JSON, and write it to `path` if one is given."""
@@ -128,6 +134,11 @@ class Explanation:
         )
         named = f"{self.target}: {self.scored_in}" if self.classes else self.scored_in
         parts = [f"{named} at the start: {begins}"]
+        if self.time_scale is not None:
+            parts.append(
+                "survival at t: 1/(1 + (t/median)^(1/s)), with the scale "
+                f"s = {self.time_scale:.4g} of all rows"
+            )
         if self.findings:
             lines = [f"  {finding}" for finding in self.findings]
             parts.append("\n".join(["what to look at", *lines]))

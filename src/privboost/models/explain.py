@@ -43,6 +43,7 @@ def explain_model(model: ModelView) -> Explanation:
         model.scores.coefficient_list(model),
         model.scores.vote_summary(model),
         find(model),
+        model.scale_ if model.scores.time_scale is not None else None,
     )
 
 

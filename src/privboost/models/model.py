@@ -32,6 +32,7 @@ from privboost.data.loading import open_source
 from privboost.data.rows import Codes
 from privboost.data.scales import from_scale
 from privboost.data.targets import ClassTarget, NumberTarget, SurvivalTarget, Target, has_log_bounds
+from privboost.data.values import read_numbers
 from privboost.distributed.frames import accepts_remote_frames, is_remote
 from privboost.explanations.explanation import Explanation, LocalExplanation
 from privboost.explanations.terms import Finding
@@ -165,6 +166,18 @@ class Model(DeclaredState):
         if self.link == LOG or isinstance(target, ClassTarget):
             return "log" if self.link == LOG else "linear"
         return target.scale
+
+    @property
+    def scale_(self) -> float:
+        """The scale s of log times around their median: S(t) = 1/(1 + (t/median)^(1/s)).
+
+        It is released, or was declared (`scale`), and all rows share it. AttributeError where the
+        target is no survival time.
+        """
+        own = self.scores.time_scale
+        if own is None:
+            raise AttributeError("scale_: the target is no survival time")
+        return float(own[0]) * self.middle_and_half[1]
 
     @property
     def inverse_scale_name(self) -> str:
@@ -365,8 +378,8 @@ class Model(DeclaredState):
         ----------
         data : data frame, array, or path of a file
             The rows.
-        times : sequence of float
-            The times, 0 or more, in any order.
+        times : float, or sequence of float
+            The times, 0 or more, in any order; one alone gives one column.
         n_jobs : int, optional
             The number of threads, as in every estimator.
 
@@ -804,7 +817,7 @@ class Model(DeclaredState):
         """Return the exact accuracy, R² or concordance on rows that must be public.
 
         It is the accuracy of classes, R² of a number, and of survival times Harrell's concordance,
-        for which rows count alike, and `y` may be left out if `X` has its columns.
+        for which rows count alike. `y` may be left out if `X` has the target's columns.
 
         Parameters
         ----------
@@ -822,8 +835,28 @@ class Model(DeclaredState):
         warn_of_exact_score(public_rows)
         if isinstance(self.domain.target, SurvivalTarget):
             return self._concordance(X, y)
+        if y is None:
+            return self._score_of_table(X, sample_weight)
         measure = accuracy_score if isinstance(self.domain.target, ClassTarget) else r2_score
         return float(measure(y, self.predict(X), sample_weight=sample_weight))
+
+    def _score_of_table(self, X: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy or R² on the labels in `X`, exactly: see `score`.
+
+        A label that is no class of the domain counts as a wrong prediction.
+        """
+        from sklearn.metrics import accuracy_score, r2_score
+
+        target = self.domain.target
+        source, roles = open_source(replace(self.domain, unit=None), X, None, None)
+        columns = [batch[roles.target] for batch in source.batches([roles.target], BLOCK_ROWS)]
+        predicted = self.predict(X)
+        if not isinstance(target, ClassTarget):
+            labels = np.concatenate([read_numbers(each, target.name) for each in columns])
+            return float(r2_score(labels, predicted, sample_weight=sample_weight))
+        codes = np.concatenate([target.code(each).label for each in columns])
+        own = np.searchsorted(self.classes, predicted)
+        return float(accuracy_score(codes, own, sample_weight=sample_weight))
 
     def _concordance(self, X: Any, y: Any) -> float:
         """Return the concordance of predicted survival times, exactly: see `score`."""

@@ -12,16 +12,16 @@ _AT_ONCE = 2**24
 
 
 def check_times(times: Any) -> np.ndarray:
-    """Return times at which survival is predicted, as an array; none is below 0."""
+    """Return times at which survival is predicted, or one, as an array; none is below 0."""
     try:
         found = np.asarray(times, dtype=np.float64)
     except (TypeError, ValueError):
         raise TypeError("times must be numbers") from None
-    if found.ndim != 1 or not len(found):
-        raise ValueError("times must be a list of numbers, with at least one")
+    if found.ndim > 1 or not found.size:
+        raise ValueError("times must be a number, or a list of them with at least one")
     if not (np.isfinite(found) & (found >= 0)).all():
         raise ValueError("times must be finite, and 0 or more")
-    return found
+    return found.reshape(-1)
 
 
 def concordance(times: np.ndarray, events: np.ndarray, scores: np.ndarray) -> float:

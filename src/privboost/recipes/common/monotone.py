@@ -40,8 +40,8 @@ MONOTONE = (
     Constraint(_check_monotone, "mapping"),
     "From names of numeric features to 1 (predictions never fall as it grows), -1 (never rise) "
     "or 0 (any way): known facts, not read off the rows. Every part of the model keeps to them, "
-    "so that predictions do for any row; a missing value is free. For two classes or a number. By "
-    "default none.",
+    "so that predictions do for any row; a missing value is free. For two classes, a number "
+    "or survival times. By default none.",
 )
 """Constraint and documentation of `monotone`, which recipes of effects and of random trees have."""
 
