@@ -129,7 +129,7 @@ _KINDS = {"classes": ("two", "several"), "number": ("number",)}
 METHODS = {
     name: Method(
         _TITLES[name],
-        tuple(one for task in recipe.tasks for one in _KINDS[task]),
+        tuple(one for task in recipe.tasks if task in _KINDS for one in _KINDS[task]),
         "privboost",
         "privboost",
         partial(_ours, name),

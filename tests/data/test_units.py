@@ -17,7 +17,7 @@ from privboost._core.errors import DomainError
 from privboost._core.grid import WEIGHT_STEPS, Contribution, SharedContribution
 from privboost._core.unit import Unit
 from privboost.data import contribution_bound, kernels
-from privboost.data.contribution_bound import UnitRule, bound_units, kept_rows
+from privboost.data.contribution_bound import UnitRule, bound_units, random_ranks
 from privboost.data.encoding import Encoder
 from privboost.data.loading import Load, RowLoader, Side, SplitLoader, load_rows, open_source
 from privboost.data.rows import Codes, Layout, Rows, join
@@ -85,7 +85,7 @@ def weights_by_unit(frame, seed=1, weights=None, block_rows=64):
     unit, names = rows.unit, rows.names
     rule = UnitRule.of(SHARED, KeyStream.seeded(seed))
     blocks = bound_units(rows.blocks, unit, names, rule)
-    kept = kept_rows(rows.blocks, unit, names, rule.max_rows, rule.key)
+    kept = random_ranks(rows.blocks, unit, names, rule.key) < rule.max_rows
     whole = join(blocks).weight
     assert len(whole) == kept.sum()
     by_unit = {name.as_py(): whole[unit[kept] == k].tolist() for k, name in enumerate(names)}
@@ -222,10 +222,8 @@ def drawn(kinds, key, max_rows=1, n=3000, names=None):
     """Which of its rows each of n units keeps, all of whose rows are alike: shape (n, max_rows)."""
     unit, own = named(n, len(kinds))
     block = rows_of(*np.tile(kinds, n))
-    keep = contribution_bound.kept_rows(
-        [block], unit, own if names is None else names, max_rows, key
-    )
-    return np.flatnonzero(keep).reshape(n, max_rows) % len(kinds)
+    ranks = random_ranks([block], unit, own if names is None else names, key)
+    return np.flatnonzero(ranks < max_rows).reshape(n, max_rows) % len(kinds)
 
 
 def unlikely(counts, shares=None):
@@ -248,9 +246,9 @@ def test_positions_are_kept_equally_often(key):
     rng = np.random.default_rng(0)
     unit, names = named(3000, 5)
     block = rows_of(*rng.integers(0, 200, 15_000))
-    keep = contribution_bound.kept_rows([block], unit, names, 1, key)
+    keep = random_ranks([block], unit, names, key) < 1
     assert not unlikely(keep.reshape(3000, 5).sum(axis=0))
-    gone = contribution_bound.kept_rows([block], unit, names, 4, key)
+    gone = random_ranks([block], unit, names, key) < 4
     assert not unlikely((~gone).reshape(3000, 5).sum(axis=0))
 
 

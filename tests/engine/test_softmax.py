@@ -1,11 +1,15 @@
 """Softmax statistics: exact integers, however rows are held, within the proved bound."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from privboost._core.grid import CLIP_STEPS, Contribution, SharedContribution
+from privboost.accounting.accountants import PldAccountant, PureAccountant
+from privboost.accounting.events import Planned, SampledGroup
+from privboost.accounting.ledger import Ledger
 from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease
 from privboost.data.rows import Codes, Layout, Rows, join
 from privboost.engine.backend import LocalBackend
@@ -23,7 +27,10 @@ from privboost.engine.softmax import (
 from privboost.engine.softmax_kernels import PROBABILITY_STEPS, SLOPE_STEPS
 from privboost.engine.updates import AddCellValuesOfAll, AddTreeValuesOfAll, OpenBudgets, Start
 from privboost.losses.base import UNKNOWN_LABEL
+from privboost.mechanisms.curator import Curator
 from privboost.mechanisms.sensitivity import check_sum_sensitivity
+from privboost.randomness.keystream import KeyStream
+from privboost.randomness.sampling import Sample
 from privboost.trees.cell_map import CellMap
 from tests.engine.test_queries import cells_of, coarse, leaves, random_tree
 from tests.hostile import HostileBackend
@@ -249,6 +256,29 @@ def test_rows_that_share_a_weight_move_sums_by_one_row():
         )
         assert shared.steps == one.steps
         assert shared.rows == 9
+
+
+def test_samples_are_refused_before_anything_is_charged():
+    """Nothing would be sampled, so the price of a sample would be too low."""
+    rows = [replace(block, ids=np.arange(len(block))) for block in blocks_of(97, 3)]
+    cheap = GaussianRelease("counts", 1.0, CLIP_STEPS, 1, 1, (1.0,), sampling_rate=0.01)
+    steps = steps_of_each(CLIP_STEPS, 3, True)
+    pure = LaplaceRelease("sums", 0.5, steps, 3, 1, (0.5, 0.5))
+    group = SampledGroup.of("on a sample", (Planned(pure, 1),), 0.01)
+    for accountant, event in ((PldAccountant(), cheap), (PureAccountant(), group)):
+        ledger = Ledger(100.0, 1e-6 if event is cheap else 0.0, accountant)
+        ledger.reserve([Planned(event, 1)])
+        curator = Curator(LocalBackend(rows), ledger, KeyStream.seeded(1), Contribution())
+        curator.publish(Start(None, 3))
+        if event is cheap:
+            with pytest.raises(ValueError, match="about all rows"):
+                curator.sums(LabelCounts(3), cheap)
+            assert not ledger.spent
+        else:
+            with curator.sampling(group), pytest.raises(ValueError, match="under way"):
+                curator.sums(next(q for q in queries(3) if getattr(q, "absolute", False)), pure)
+    with pytest.raises(RuntimeError, match="all rows"):
+        LabelCounts(3).sampled(Sample(np.zeros(16, dtype=np.uint8), 0.5))
 
 
 def test_steps_of_each_output_are_rounded_up():

@@ -86,12 +86,12 @@ def test_rows_of_one_patient_taken_for_independent_are_caught(monkeypatch):
 
 def test_patients_who_keep_the_same_kind_of_row_are_caught(monkeypatch):
     """The twin's hash forgets the unit."""
-    kept = contribution_bound.kept_rows
+    kept = contribution_bound.random_ranks
 
     def twin(blocks, unit, names, *how):
         return kept(blocks, unit, pa.array([b""] * len(names), names.type), *how)
 
-    monkeypatch.setattr(contribution_bound, "kept_rows", twin)
+    monkeypatch.setattr(contribution_bound, "random_ranks", twin)
     assert coverage(1, 0.0, runs=60)["accuracy"] < 0.5
 
 

@@ -608,6 +608,7 @@ def test_a_stream_keeps_all_parameters_but_those_of_a_run(kind):
     of_a_run |= {"n_jobs", "backend", "ledger", "budget", "verbose", "public_rows"}
     of_a_run |= {"loss", "class_weight"}  # a stream has one loss, and no weights of classes
     of_a_run |= {"classes"}  # which its domain has
+    of_a_run |= {"power", "quantile"} & set(kind().get_params())
     assert set(kind().get_params()) == STREAM_PARAMETERS | of_a_run
     assert not STREAM_PARAMETERS & of_a_run
 

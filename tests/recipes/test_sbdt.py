@@ -313,5 +313,5 @@ def test_what_losses_there_are():
         estimator(CLASSES, loss="squared").partial_fit(make_frame(100))
     with pytest.raises(ValueError, match="loss must be"):
         estimator(CLASSES, loss="hinge").fit(make_frame(100))
-    with pytest.raises(ValueError, match='loss must be "absolute" or "gamma"'):
+    with pytest.raises(ValueError, match='loss="logistic" is for classes'):
         estimator(NUMBER, loss="logistic").fit(make_frame(100, target=NUMBER))

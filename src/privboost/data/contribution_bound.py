@@ -69,9 +69,9 @@ def bound_units(
 ) -> list[Rows]:
     """Keep at most `rule.max_rows` rows of each unit, and divide its weight among them.
 
-    See `kept_rows`, `weight_shares` and `row_count_codes`.
+    See `random_ranks`, `weight_shares` and `row_count_codes`.
     """
-    ranks = _random_ranks(blocks, unit, names, rule.key)
+    ranks = random_ranks(blocks, unit, names, rule.key)
     keep = ranks < rule.max_rows
     shares = weight_shares(unit, ranks, keep) if rule.shares_weight else None
     counts = row_count_codes(unit) if rule.counts_rows else None
@@ -131,14 +131,18 @@ NOT_HASHED = frozenset({"ids", "cohort", "layout"})
 its table, and what all rows of a table share. Every other field does."""
 
 
-def kept_rows(
-    blocks: Sequence[Rows], unit: np.ndarray, names: pa.Array, max_rows: int, key: np.ndarray
-) -> np.ndarray:
-    """Choose at most `max_rows` rows of each unit; return a mask over all rows.
+_NO_UNIT = np.iinfo(np.int64).max
+"""Rank of a row without a unit."""
 
-    Rows are chosen uniformly at random within each unit, independently between units: those with
-    the smallest keyed hashes of the unit's name, all fields of the row, and the row's number among
-    the unit's identical rows.
+
+def random_ranks(
+    blocks: Sequence[Rows], unit: np.ndarray, names: pa.Array, key: np.ndarray
+) -> np.ndarray:
+    """Return each row's rank among its unit's rows in a random order, of which the first are kept.
+
+    Orders are uniformly random within each unit, independently between units: that of the keyed
+    hashes of the unit's name, all fields of the row, and the row's number among the unit's
+    identical rows.
 
     `unit` has the unit of each row as an index into the canonical names, in the order of the
     blocks; negative for none (the row is dropped).
@@ -150,17 +154,6 @@ def kept_rows(
     `max_rows` rows, and moves no other. (Among identical rows the first in the table are counted
     first, which decides only which of their indices is kept.)
     """
-    return _random_ranks(blocks, unit, names, key) < max_rows
-
-
-_NO_UNIT = np.iinfo(np.int64).max
-"""Rank of a row without a unit."""
-
-
-def _random_ranks(
-    blocks: Sequence[Rows], unit: np.ndarray, names: pa.Array, key: np.ndarray
-) -> np.ndarray:
-    """Return each row's rank among its unit's rows, in a random order; see `kept_rows`."""
     of_units = np.append(_hash_strings(names, key), np.zeros((1, 2), dtype=np.uint64), axis=0)
     hashes, at = np.empty((len(unit), 2), dtype=np.uint64), 0
     for block in blocks:

@@ -109,6 +109,8 @@ class SumQuery(Query):
 
     at_own_states: ClassVar[bool] = True
     """Whether statistics are read at the rows' own states, at which individual budgets pay."""
+    may_be_sampled: ClassVar[bool] = True
+    """Whether shards can add up a sample of the rows; curators refuse samples of others."""
 
     @property
     @abstractmethod
@@ -132,6 +134,8 @@ class SumQuery(Query):
 
     def sampled(self, sample: Sample | None) -> Self:
         """Return the same query over a sample of rows, or over all."""
+        if sample is not None and not self.may_be_sampled:
+            raise RuntimeError("the query is about all rows")
         return replace(self, sample=sample)  # type: ignore[type-var]
 
     def _statistics_of(self, pairs: np.ndarray) -> np.ndarray:

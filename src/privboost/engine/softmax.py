@@ -79,6 +79,7 @@ class SoftmaxQuery(SumQuery):
     """
 
     at_own_states: ClassVar[bool] = False
+    may_be_sampled: ClassVar[bool] = False
     uses_loss: ClassVar[bool] = False
     output: ClassVar[int] = 0
     statistics: ClassVar[tuple[str, ...]] = GRADIENT_HESSIAN
@@ -187,6 +188,7 @@ class LabelCounts(SumQuery, tag="LabelCounts"):
     """
 
     at_own_states: ClassVar[bool] = False
+    may_be_sampled: ClassVar[bool] = False
     uses_loss: ClassVar[bool] = False
     output: ClassVar[int] = 0
     statistics: ClassVar[tuple[str, ...]] = COUNT
@@ -225,6 +227,7 @@ class TopClassCounts(SumQuery, tag="TopClassCounts"):
     """
 
     at_own_states: ClassVar[bool] = False
+    may_be_sampled: ClassVar[bool] = False
     uses_loss: ClassVar[bool] = False
     output: ClassVar[int] = 0
     statistics: ClassVar[tuple[str, ...]] = COUNT

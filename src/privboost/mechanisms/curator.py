@@ -135,7 +135,7 @@ class Curator:
             self._payments.charge_rows(query, event)
             stream = self._next_stream()
         else:
-            if event.pure is None:
+            if event.pure is None or not query.may_be_sampled:
                 self._check_no_group()
             stream = self._charge_event(event)
         scales = np.empty(query.shape, dtype=event.sampler_scales.dtype)

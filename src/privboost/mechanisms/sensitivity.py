@@ -54,6 +54,8 @@ def check_sum_sensitivity(query: SumQuery, event: NoisySums, contribution: Contr
     """Refuse an event whose sensitivity is below that of a query of sums by cell."""
     if query.statistics not in STATISTICS:
         raise ValueError("these counts are for selections: no noise is proved for them")
+    if event.sampling_rate < 1 and not query.may_be_sampled:
+        raise ValueError("the query is about all rows: the event of a sample is too cheap for it")
     bound = query.bound(contribution)
     if event.relation == Relation.REPLACE_ONE:
         if query.statistics != COUNT:
