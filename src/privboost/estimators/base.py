@@ -503,7 +503,10 @@ class PrivateSurvival(PrivateEstimator):
 
     @property
     def scale_(self) -> float:
-        """Scale s of log times around medians, which all rows share; see `Model.scale_`."""
+        """Scale s of log times around medians, which all rows share.
+
+        Survival at t is 1/(1 + (t/median)^(1/s)).
+        """
         return self._fitted().scale_
 
     def predict(self, X: Any, return_std: bool = False) -> Any:

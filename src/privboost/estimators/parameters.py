@@ -179,10 +179,6 @@ model_ : Model
 domain_ : Domain
     Domain of the training, declared or inferred."""
 
-_SCALE_OF_TIMES = """
-scale_ : float
-    Scale s of log times around medians: survival at t is 1/(1 + (t/median)^(1/s))."""
-
 
 def accountants(*names: str) -> Any:
     """Declare the accountants that cover a recipe's releases."""
@@ -217,9 +213,8 @@ def documented(kind: _Kind) -> _Kind:
     about = [CLIPS_OF_A_NUMBER] if task == "number" else []
     entries = [_entry(each, task) for each in _ordered(arguments, task)]
     listed = "\n".join(["Parameters", "----------", *entries])
-    attributes = _ATTRIBUTES + (_SCALE_OF_TIMES if task == "survival" else "")
     kind.__doc__ = "\n\n".join(
-        [summary.strip(), *about, listed, attributes, f"Examples\n{examples}"]
+        [summary.strip(), *about, listed, _ATTRIBUTES, f"Examples\n{examples}"]
     )
     return kind
 
