@@ -16,7 +16,6 @@ from privboost.recipes.common.interactions import (
     add_differences,
 )
 from privboost.recipes.common.posterior import (
-    FOCUS,
     VARIANCES,
     Effect,
     Noise,
@@ -104,7 +103,7 @@ def test_features_of_a_large_effect_are_looked_at_more_often():
     large, none = place_of([-1.0, 1.0], [1, 1], 0), place_of([0.0, 0.0], [1, 1], 0)
     own, generator = joined([large, none, none, none]), np.random.default_rng(0)
     seen = np.concatenate([own.next_trees(1, generator)[0].feature for _ in range(50)])
-    assert (seen == 0).mean() == pytest.approx(FOCUS + (1 - FOCUS) / 4, abs=0.02)
+    assert (seen == 0).mean() == pytest.approx(0.7 + 0.3 / 4, abs=0.02)
     even = joined([none] * 4)
     seen = np.concatenate([even.next_trees(1, generator)[0].feature for _ in range(50)])
     assert np.bincount(seen, minlength=4).min() > 0.2 * len(seen)

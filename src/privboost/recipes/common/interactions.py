@@ -49,6 +49,9 @@ AGAIN = 0.25
 _MOST_PAIRS = 150
 """Approximate number of measurements of pairs, at most half of all."""
 
+_FOCUS = 0.7
+"""Part of the draws of features that follows the size of their own effects, at first."""
+
 LEARNED = 0.7
 """Part of the draws of trees' features that follows what trees found, if it is quite clear."""
 
@@ -272,7 +275,10 @@ class Interactions:
         self._damping = StepDamping(queries, JOINT)
         self.depth = max(round(float(np.log2(cells))), 2)
         self.side = int(min(max(cells**0.5, 3), 8))
-        self._allowed, self._shares = allowed, shares_of(np.array([q.size for q in quantiles]))
+        self._allowed, self._shares = (
+            allowed,
+            shares_of(np.array([q.size for q in quantiles]), _FOCUS),
+        )
         self._groups = [_Group.of(group, self._shares) for group in allowed.groups]
         self._found = np.zeros((2, len(quantiles)))
         self._for_group = int(len(self._groups) > 1)  # random numbers that choose a group

@@ -461,11 +461,11 @@ def shared_belief(evidence: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return belief
 
 
-def shares_of(sizes: np.ndarray) -> np.ndarray:
-    """Return each feature's share of queries, given the sizes of effects."""
+def shares_of(sizes: np.ndarray, focus: float = FOCUS) -> np.ndarray:
+    """Return each feature's share of queries: a part follows sizes, and the rest is even."""
     total = float(sizes.sum())
-    focus = FOCUS if total > 0 else 0.0
-    shares: np.ndarray = focus * sizes / max(total, 1e-300) + (1 - focus) / len(sizes)
+    part = focus if total > 0 else 0.0
+    shares: np.ndarray = part * sizes / max(total, 1e-300) + (1 - part) / len(sizes)
     return shares
 
 
