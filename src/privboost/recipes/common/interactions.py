@@ -52,10 +52,10 @@ _MOST_PAIRS = 150
 _FOCUS = 0.7
 """Part of the draws of features that follows the size of their own effects, at first."""
 
-LEARNED = 0.7
+_LEARNED = 0.7
 """Part of the draws of trees' features that follows what trees found, if it is quite clear."""
 
-CLEARLY = 5.0
+_CLEARLY = 5.0
 """Standard errors of the clearest feature's finding with which it is half clear."""
 
 _FEWEST_ROWS = 3.0
@@ -275,10 +275,8 @@ class Interactions:
         self._damping = StepDamping(queries, JOINT)
         self.depth = max(round(float(np.log2(cells))), 2)
         self.side = int(min(max(cells**0.5, 3), 8))
-        self._allowed, self._shares = (
-            allowed,
-            shares_of(np.array([q.size for q in quantiles]), _FOCUS),
-        )
+        self._allowed = allowed
+        self._shares = shares_of(np.array([own.size for own in quantiles]), _FOCUS)
         self._groups = [_Group.of(group, self._shares) for group in allowed.groups]
         self._found = np.zeros((2, len(quantiles)))
         self._for_group = int(len(self._groups) > 1)  # random numbers that choose a group
@@ -467,7 +465,7 @@ class Interactions:
         total = float(size.sum())
         if total > 0:
             clear = float((mean / error).max())
-            part = LEARNED * clear / (clear + CLEARLY)
+            part = _LEARNED * clear / (clear + _CLEARLY)
             shares = (1 - part) * self._shares + part * size / total
             self._groups = [_Group.of(own.features.tolist(), shares) for own in self._groups]
             self._group_ends = np.cumsum([own.ends[-1] for own in self._groups])
