@@ -12,7 +12,7 @@ from privboost.data.encoding import Encoder
 from privboost.engine.softmax_kernels import PROBABILITY_STEPS
 from privboost.models.model import SOFTMAX, Model, model_bytes, read_model
 from privboost.recipes.common import softmax
-from privboost.recipes.common.asking import SoftmaxClips
+from privboost.recipes.common.output_queries import SoftmaxClips
 from privboost.recipes.common.plan import Budget
 from privboost.recipes.common.softmax import ClassCounts, couplings
 from privboost.recipes.privboost import plan_privboost

@@ -36,7 +36,6 @@ from privboost.recipes.common.allowed_interactions import (
     check_interactions,
     check_named,
 )
-from privboost.recipes.common.asking import AllClasses, OneOutput
 from privboost.recipes.common.exposure import Exposure, check_exposure
 from privboost.recipes.common.feature_posteriors import BINS, FINE_BINS, FeaturePosteriors
 from privboost.recipes.common.interactions import (
@@ -49,6 +48,7 @@ from privboost.recipes.common.interactions import (
 from privboost.recipes.common.intervals import plan_intervals
 from privboost.recipes.common.monotone import MONOTONE, check_slopes, slopes_of
 from privboost.recipes.common.noise_replay import NoiseReplay
+from privboost.recipes.common.output_queries import AllClasses, OneOutput
 from privboost.recipes.common.own_scales import scale_kind
 from privboost.recipes.common.parameters import (
     POWER,
@@ -571,17 +571,17 @@ def boost_privboost(
     if plan.is_exchanged:
         curator.exchange(plan.reserved_release, measured.planned())
 
-    ask = scale.queries
+    kind = scale.queries
     posteriors = [plan.posteriors(measured, scale, output) for output in outputs]
     rounds = iter(track(range(measured.n_single + measured.n_joint)))
     for _ in islice(rounds, measured.n_single):
-        _measure_features(curator, measured, posteriors, ask, generator)
+        _measure_features(curator, measured, posteriors, kind, generator)
     interactions: list[Interactions] = []
     if measured.joint is not None:
         order = posteriors[0].quantiles(posteriors[1:])
         interactions = [plan.interactions(measured, order, scale, output) for output in outputs]
     for _ in rounds:
-        _measure_interactions(curator, measured, interactions, ask, generator)
+        _measure_interactions(curator, measured, interactions, kind, generator)
     replays = [
         NoiseReplay(
             posteriors[output],
@@ -600,14 +600,14 @@ def _measure_features(
     curator: Curator,
     measured: Measurements,
     posteriors: Sequence[FeaturePosteriors],
-    ask: OneOutput | AllClasses,
+    kind: OneOutput | AllClasses,
     generator: np.random.Generator,
 ) -> None:
     """Measure one feature, or several, update their posteriors, and the rows' scores."""
     leader, *others = posteriors
     queries = leader.next_queries(measured.single_queries, generator, others)
     cells = CellMap.side_by_side(leader.cells_of(query) for query in queries)
-    sums = ask.by_cell(curator, cells, measured.single)
+    sums = kind.by_cell(curator, cells, measured.single)
     counted = list(cells.split(sums[..., 1].sum(axis=0))) if others else None
     changes = [
         own.observe(queries, cells.split(sums[output]), counted)
@@ -617,14 +617,14 @@ def _measure_features(
         measured_effects = [[own.effect(q.feature) for q in queries] for own in posteriors]
         changes = centred_changes(measured_effects, changes)
     moved = CellMap.side_by_side(leader.bins[query.feature].map for query in queries)
-    ask.add_by_cell(curator, moved, list(map(np.concatenate, changes)))
+    kind.add_by_cell(curator, moved, list(map(np.concatenate, changes)))
 
 
 def _measure_interactions(
     curator: Curator,
     measured: Measurements,
     interactions: Sequence[Interactions],
-    ask: OneOutput | AllClasses,
+    kind: OneOutput | AllClasses,
     generator: np.random.Generator,
 ) -> None:
     """Measure a pair or a tree, or several, update their posteriors, and the rows' scores."""
@@ -635,23 +635,23 @@ def _measure_interactions(
     if pairs:
         same = [pairs, *([own.pairs[pair.key] for pair in pairs] for own in others)]
         cells = CellMap.side_by_side(pair.cells for pair in pairs)
-        sums = ask.by_cell(curator, cells, release)
+        sums = kind.by_cell(curator, cells, release)
         changes = [
             own.observe_pairs(same[output], cells.split(sums[output]))
             for output, own in enumerate(interactions)
         ]
         if others:
             changes = centred_changes([[pair.effect for pair in own] for own in same], changes)
-        ask.add_by_cell(curator, cells, list(map(np.concatenate, changes)))
+        kind.add_by_cell(curator, cells, list(map(np.concatenate, changes)))
     else:
         trees = leader.next_trees(queries, generator)
-        sums = ask.by_leaf(curator, trees, release)
+        sums = kind.by_leaf(curator, trees, release)
         values = [own.observe_trees(trees, sums[k]) for k, own in enumerate(interactions)]
         if others:
             values = list(centred(values))
             for own, leaves in zip(interactions, values, strict=True):
                 own.replace_leaves(leaves)
-        ask.add_by_leaf(curator, trees, values)
+        kind.add_by_leaf(curator, trees, values)
 
 
 def pack_model(

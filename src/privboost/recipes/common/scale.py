@@ -18,7 +18,6 @@ from privboost._core.grid import SCORE_STEPS
 from privboost.accounting.events import Planned
 from privboost.accounting.noisy_sums import NoisySums
 from privboost.mechanisms.curator import Curator
-from privboost.recipes.common.asking import AllClasses, OneOutput
 from privboost.recipes.common.corrections import (
     UNKNOWN_CLIP,
     Calibratable,
@@ -34,6 +33,7 @@ from privboost.recipes.common.initial_score import (
     release_initial_scores,
 )
 from privboost.recipes.common.label_shares import shares_at_bounds
+from privboost.recipes.common.output_queries import AllClasses, OneOutput
 from privboost.recipes.common.plan import Plan, PlanBasis
 from privboost.recipes.common.target_range import TargetRange, plan_target_range
 

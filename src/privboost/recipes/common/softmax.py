@@ -23,7 +23,7 @@ from privboost.engine.softmax import MOST_SLOPE, LabelCounts, TopClassCounts, st
 from privboost.engine.softmax_kernels import PROBABILITY_STEPS, SLOPE_STEPS
 from privboost.engine.updates import AddTreeValuesOfAll, Start
 from privboost.mechanisms.curator import Curator
-from privboost.recipes.common.asking import AllClasses, SoftmaxClips
+from privboost.recipes.common.output_queries import AllClasses, SoftmaxClips
 from privboost.recipes.common.plan import Plan, PlanBasis
 from privboost.recipes.common.posterior import Effect
 from privboost.recipes.common.probability_calibration import ScoreCells, cells_for
